@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Changing on demand: prune, pin, roll back, drain. */
+#include <string.h>
+
+#include "api/catalog.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "base/vec.h"
+#include "checkpoint/commit.h"
+#include "checkpoint/decide.h"
+#include "checkpoint/drain.h"
+#include "checkpoint/store_id.h"
+#include "checkpoint/sweep.h"
+#include "format/manifest.h"
+
+#define GRACE_DEFAULT_MS   UINT64_C(3600000)
+#define DECIDE_PATIENCE_NS (60 * BWI_NS_PER_S)
+
+static int decide(struct bw_catalog *c,
+                  int (*next)(void *, const struct bwi_actor *, struct bwi_entry *, struct bw_error *), void *user,
+                  bool *ret_created, struct bw_error *err) {
+    struct bwi_env *env = c->host.ctx.env;
+    struct bwi_decide d = {
+        .ctx = &c->host.ctx, .next = next, .user = user, .deadline_ns = env->now_ns(env) + DECIDE_PATIENCE_NS};
+    bwi_decide_start(&d, c->host.loop, NULL);
+    int rc = bwi_block_on(&c->host, &d.task, err);
+    if (ret_created) *ret_created = d.created;
+    bwi_decide_fini(&d);
+    return rc;
+}
+
+/* --- prune --------------------------------------------------------------------------------------------------- */
+
+struct retire {
+    const struct bw_prune_options *o;
+    struct bwi_id *ids; /* chosen on the last head that was seen */
+    size_t count;
+};
+
+static int choose(struct retire *r, const struct bwi_actor *a, struct bw_error *err) {
+    bwi_free(r->ids);
+    r->count = 0;
+    r->ids = bwi_calloc(a->head->live_count + r->o->retire_count + 1, sizeof *r->ids);
+    if (!r->ids) return bwi_error_nomem(err, a->head->live_count * sizeof *r->ids, "retention");
+    r->count = bwi_policy_retention(a->head, &r->o->retention, 0, a->time_ms, r->ids);
+    for (size_t i = 0; i < r->o->retire_count; i++) {
+        struct bwi_id id;
+        if (!r->o->retire_ids[i] || !bwi_id_parse(bwi_span_str(r->o->retire_ids[i]), &id))
+            return bwi_error_set(err, BW_E_INVALID, "\"%.100s\" is not a checkpoint id",
+                                 r->o->retire_ids[i] ? r->o->retire_ids[i] : "");
+        size_t k = 0;
+        while (k < r->count && !bwi_id_eq(&r->ids[k], &id)) k++;
+        if (k == r->count) r->ids[r->count++] = id;
+    }
+    return 0;
+}
+
+static int retire_next(void *user, const struct bwi_actor *a, struct bwi_entry *ret, struct bw_error *err) {
+    struct retire *r = user;
+    if (!a->head) return bwi_error_set(err, BW_E_NOTFOUND, "the run has no history");
+    int rc = choose(r, a, err);
+    if (rc < 0) return rc;
+    return r->count ? bwi_policy_retire(a, r->ids, r->count, ret, err) : 1;
+}
+
+/* What a decision would do, without making it. */
+static int retire_dry(struct bw_catalog *c, struct retire *r, struct bw_error *err) {
+    struct bwi_head head = {0};
+    struct bwi_entry next = {0};
+    struct bwi_env *env = c->host.ctx.env;
+    int rc = bwi_catalog_head(c, &head, err);
+    struct bwi_actor a = {
+        .head = &head.entry, .head_sha = head.sha, .time_ms = env->unix_ms(env), .host = c->host.ctx.host};
+    if (rc == 0) rc = retire_next(r, &a, &next, err);
+    bwi_entry_fini(&next);
+    bwi_head_fini(&head);
+    return rc < 0 ? rc : 0;
+}
+
+static int sweep(struct bw_catalog *c, enum bwi_tier tier, const struct bw_prune_options *o, struct bwi_findings *f,
+                 struct bw_error *err) {
+    struct bwi_sweep s = {.ctx = &c->host.ctx,
+                          .tier = tier,
+                          .dry_run = o->dry_run != 0,
+                          .drop_foreign = o->drop_foreign != 0,
+                          .findings = f};
+    bwi_sweep_start(&s, c->host.loop, NULL);
+    return bwi_block_on(&c->host, &s.task, err);
+}
+
+static int check_prune(const struct bw_prune_options *o, struct bw_error *err) {
+    if (!o) return bwi_error_set(err, BW_E_INVALID, "options is null");
+    if (o->struct_size != sizeof *o)
+        return bwi_error_set(err, BW_E_INVALID, "struct_size is %u, expected %zu", o->struct_size, sizeof *o);
+    if (o->retire_count && !o->retire_ids) return bwi_error_set(err, BW_E_INVALID, "retire_ids is null");
+    return 0;
+}
+
+int bw_catalog_prune(struct bw_catalog *catalog, const char *run, const struct bw_prune_options *options,
+                     struct bw_list **ret_list, struct bw_error *err) {
+    struct bwi_findings f = {0};
+    struct retire r = {.o = options};
+    int rc = bwi_catalog_begin(catalog, run, ret_list, err);
+    if (rc == 0) rc = check_prune(options, err);
+    if (rc == 0 && !options->dry_run) rc = bwi_catalog_begin_change(catalog, run, err);
+    if (rc < 0) return rc;
+    struct bwi_head head = {0};
+    rc = bwi_catalog_head(catalog, &head, err); /* identities too */
+    bwi_head_fini(&head);
+    if (rc == 0) rc = options->dry_run ? retire_dry(catalog, &r, err) : decide(catalog, retire_next, &r, NULL, err);
+    for (size_t i = 0; rc == 0 && i < r.count; i++)
+        bwi_findings_add(&f, 0, 0, "remote", &r.ids[i], "retire", "",
+                         options->dry_run ? "would be retired" : "retired");
+    catalog->host.ctx.grace_ms = options->grace_ms == UINT64_MAX ? GRACE_DEFAULT_MS : options->grace_ms;
+    if (rc == 0) rc = sweep(catalog, BWI_TIER_REMOTE, options, &f, err);
+    if (rc == 0 && bwi_catalog_has(catalog, BWI_TIER_LOCAL)) rc = sweep(catalog, BWI_TIER_LOCAL, options, &f, err);
+    bwi_free(r.ids);
+    if (rc < 0) {
+        bwi_findings_fini(&f);
+        return rc;
+    }
+    return bwi_list_of_findings(&f, ret_list, err);
+}
+
+/* --- pin ----------------------------------------------------------------------------------------------------- */
+
+struct pin {
+    struct bwi_id id;
+    bool pinned;
+};
+
+static int pin_next(void *user, const struct bwi_actor *a, struct bwi_entry *ret, struct bw_error *err) {
+    const struct pin *p = user;
+    if (!a->head) return bwi_error_set(err, BW_E_NOTFOUND, "the run has no history");
+    const struct bwi_kept *k = bwi_policy_find_kept(a->head, &p->id);
+    return k && k->pinned == p->pinned ? 1 : bwi_policy_pin(a, &p->id, p->pinned, ret, err);
+}
+
+int bw_catalog_pin(struct bw_catalog *catalog, const char *run, const char *id, uint32_t pinned, struct bw_error *err) {
+    struct pin p = {.pinned = pinned != 0};
+    struct bwi_head head = {0};
+    int rc = bwi_catalog_begin_change(catalog, run, err);
+    if (rc < 0) return rc;
+    if (!id || !bwi_id_parse(bwi_span_str(id), &p.id))
+        return bwi_error_set(err, BW_E_INVALID, "\"%.100s\" is not a checkpoint id", id ? id : "");
+    rc = bwi_catalog_head(catalog, &head, err);
+    bwi_head_fini(&head);
+    return rc == 0 ? decide(catalog, pin_next, &p, NULL, err) : rc;
+}
+
+/* --- rollback ------------------------------------------------------------------------------------------------ */
+
+struct rollback {
+    struct bwi_register reg;
+    char job[BWI_NAME_BUF], launch[BWI_NAME_BUF], label[BWI_NAME_BUF];
+};
+
+/* It registers for the job that has the run, so that job's restart is right and goes on from there. */
+static int rollback_next(void *user, const struct bwi_actor *a, struct bwi_entry *ret, struct bw_error *err) {
+    struct rollback *r = user;
+    if (!a->head) return bwi_error_set(err, BW_E_NOTFOUND, "the run has no history");
+    bwi_format(r->job, sizeof r->job, "%s", a->head->attempt.job[0] ? a->head->attempt.job : "rollback");
+    r->reg.job = r->job;
+    r->reg.seen_set = a->head->attempt.set;
+    r->reg.seen_number = a->head->attempt.number;
+    r->reg.seen_nonce = a->head->attempt.nonce;
+    if (bwi_policy_mode(a->head, &r->reg) != BWI_REGISTER_ROLLBACK)
+        return bwi_error_set(err, BW_E_REFUSED, "label \"%s\" was used in this run before; give another one", r->label);
+    return bwi_policy_register(a, &r->reg, ret, err);
+}
+
+static const struct bwi_kept *rollback_target(const struct bwi_entry *e, uint64_t step, const char *id) {
+    struct bwi_id want;
+    if (id) return bwi_id_parse(bwi_span_str(id), &want) ? bwi_policy_find_kept(e, &want) : NULL;
+    return bwi_policy_find_live(e, step);
+}
+
+static int target_facts(struct bw_catalog *c, const struct bwi_kept *k, struct bwi_register *reg,
+                        struct bw_error *err) {
+    struct bwi_buf body = {0};
+    struct bwi_manifest m = {0};
+    struct bwi_key key = bwi_key_manifest(c->host.ctx.run, &k->id, &k->manifest);
+    int rc = bwi_block_get(&c->host, BWI_TIER_REMOTE, key.s, BWI_MANIFEST_BYTES_MAX, &body, err);
+    if (rc == 0) rc = bwi_manifest_decode(bwi_buf_span(&body), &m, err);
+    if (rc == 0) {
+        reg->target = k->id;
+        reg->target_facts = (struct bwi_candidate){
+            .id = k->id, .world = m.world, .groups = m.group_count, .fan_out = m.fan_out, .ref_count = m.ref_count};
+        memcpy(reg->target_facts.refs, m.refs, sizeof m.refs);
+        reg->world = m.world;
+        reg->groups = m.group_count;
+        reg->fan_out = m.fan_out;
+    }
+    bwi_manifest_fini(&m);
+    bwi_buf_fini(&body);
+    return rc;
+}
+
+static void tell_rollback(const struct bwi_entry *e, const struct bwi_kept *k, bool dry, struct bwi_findings *f) {
+    bool live = bwi_policy_find_live(e, k->id.step) == k;
+    bwi_findings_add(f, 0, 0, "remote", &k->id, "rollback", "", "%s the newest live checkpoint",
+                     dry ? "would become" : "is now");
+    for (size_t i = 0; i < e->live_count; i++)
+        if (&e->live[i] != k && (!live || e->live[i].id.step > k->id.step))
+            bwi_findings_add(f, 0, 0, "remote", &e->live[i].id, "shelve", "", dry ? "would be shelved" : "shelved");
+}
+
+int bw_catalog_rollback(struct bw_catalog *catalog, const char *run, uint64_t step, const char *id, const char *label,
+                        uint32_t dry_run, struct bw_list **ret_list, struct bw_error *err) {
+    struct bwi_head head = {0};
+    struct bwi_findings f = {0};
+    struct rollback r = {0};
+    int rc = bwi_catalog_begin(catalog, run, ret_list, err);
+    if (rc == 0 && !dry_run) rc = bwi_catalog_begin_change(catalog, run, err);
+    if (rc == 0 && label && !bwi_name_valid(label))
+        rc = bwi_error_set(err, BW_E_INVALID, "label is \"%.140s\": expected [A-Za-z0-9][A-Za-z0-9._-]{0,127}", label);
+    if (rc == 0) rc = bwi_catalog_head(catalog, &head, err);
+    if (rc < 0) return rc;
+    struct bwi_env *env = catalog->host.ctx.env;
+    const struct bwi_kept *k = rollback_target(&head.entry, step, id);
+    bwi_format(r.launch, sizeof r.launch, "rollback-%016llx", (unsigned long long)env->random_u64(env));
+    bwi_format(r.label, sizeof r.label, "%s", label ? label : r.launch);
+    r.reg = (struct bwi_register){.run = run,
+                                  .launch = r.launch,
+                                  .label = r.label,
+                                  .mode = BWI_REGISTER_ROLLBACK,
+                                  .nonce = (uint32_t)env->random_u64(env),
+                                  .note = "rolled back by command"};
+    if (!k) rc = bwi_error_set(err, BW_E_NOTFOUND, "run \"%s\" has no such committed checkpoint to go back to", run);
+    if (rc == 0) rc = target_facts(catalog, k, &r.reg, err);
+    if (rc == 0 && !dry_run) rc = decide(catalog, rollback_next, &r, NULL, err);
+    if (rc == 0) tell_rollback(&head.entry, k, dry_run != 0, &f);
+    bwi_head_fini(&head);
+    if (rc == 0) return bwi_list_of_findings(&f, ret_list, err);
+    bwi_findings_fini(&f);
+    return rc;
+}
+
+/* --- drain --------------------------------------------------------------------------------------------------- */
+
+static int drain_held(struct bw_catalog *c, const struct bwi_entry *e, const struct bwi_holds *holds,
+                      struct bwi_findings *f) {
+    for (size_t i = 0; i < holds->count; i++) {
+        const struct bwi_summary *s = &holds->list[i];
+        if (bwi_policy_fate(e, &s->id) != BWI_FATE_COMMITTABLE || !bwi_policy_in_lineage(e, &s->uuid)) continue;
+        struct bwi_drain d = {.ctx = &c->host.ctx, .id = s->id, .group = s->group, .fan_out = s->fan_out};
+        struct bw_error de = BW_ERROR_INIT;
+        char object[32];
+        bwi_format(object, sizeof object, "group %u", s->group);
+        bwi_drain_start(&d, c->host.loop, NULL);
+        int rc = bwi_block_on(&c->host, &d.task, &de);
+        if (rc < 0)
+            bwi_findings_add(f, 2, rc, "local", &s->id, object, "", "%.380s", de.message);
+        else
+            bwi_findings_add(f, 0, 0, "local", &s->id, object, "",
+                             d.was_complete ? "was in the authority already" : "copied to the authority");
+    }
+    return 0;
+}
+
+static int commit_one(struct bw_catalog *c, const struct bwi_head *head, const struct bwi_id *id,
+                      struct bwi_findings *f) {
+    const struct bwi_entry *e = &head->entry;
+    struct bwi_env *env = c->host.ctx.env;
+    bool from = e->from.set && e->from.open && bwi_id_eq(&e->from.id, id);
+    struct bwi_commit m = {.ctx = &c->host.ctx,
+                           .id = *id,
+                           .groups = from ? e->from.groups : e->attempt.groups,
+                           .world = from ? e->from.world : e->attempt.world,
+                           .lineage_of = e,
+                           .deadline_ns = env->now_ns(env) + DECIDE_PATIENCE_NS};
+    struct bw_error me = BW_ERROR_INIT;
+    bwi_commit_start(&m, c->host.loop, NULL);
+    int rc = bwi_block_on(&c->host, &m.task, &me);
+    if (rc < 0)
+        bwi_findings_add(f, 2, rc, "remote", id, "commit", "", "%.380s", me.message);
+    else if (m.result == BWI_COMMIT_DONE)
+        bwi_findings_add(f, 0, 0, "remote", id, "commit", "", "committed");
+    else if (m.result == BWI_COMMIT_ABORTED)
+        bwi_findings_add(f, 1, BW_E_ABORTED, "remote", id, "commit", "", "aborted: %.360s", m.reason);
+    else
+        bwi_findings_add(f, 1, 0, "remote", id, "commit", "", "%u of %u groups are missing, the first is group %u",
+                         m.missing, m.groups, m.first_missing);
+    bwi_commit_fini(&m);
+    return rc;
+}
+
+static int commit_complete(struct bw_catalog *c, const struct bwi_head *head, struct bwi_findings *f,
+                           struct bw_error *err) {
+    struct bwi_store_names names = {0};
+    struct bwi_key prefix = bwi_key_checkpoints(c->host.ctx.run);
+    int rc = bwi_block_list(&c->host, BWI_TIER_REMOTE, prefix.s, &names, err);
+    for (size_t i = 0; rc == 0 && i < names.len; i++) {
+        struct bwi_id id;
+        size_t n = strlen(names.name[i]);
+        if (n < 2 || names.name[i][n - 1] != '/' || !bwi_id_parse(bwi_span(names.name[i], n - 1), &id)) continue;
+        if (bwi_policy_fate(&head->entry, &id) == BWI_FATE_COMMITTABLE) commit_one(c, head, &id, f);
+    }
+    bwi_store_names_fini(&names);
+    return rc;
+}
+
+int bw_catalog_drain(struct bw_catalog *catalog, const char *run, struct bw_list **ret_list, struct bw_error *err) {
+    struct bwi_head head = {0};
+    struct bwi_findings f = {0};
+    struct bwi_holds holds = {0};
+    int rc = bwi_catalog_begin(catalog, run, ret_list, err);
+    if (rc == 0) rc = bwi_catalog_begin_change(catalog, run, err);
+    if (rc == 0) rc = bwi_catalog_head(catalog, &head, err);
+    if (rc == 0 && bwi_catalog_has(catalog, BWI_TIER_LOCAL)) {
+        holds.ctx = &catalog->host.ctx;
+        bwi_holds_start(&holds, catalog->host.loop, NULL);
+        rc = bwi_block_on(&catalog->host, &holds.task, err);
+        if (rc == 0) rc = drain_held(catalog, &head.entry, &holds, &f);
+    }
+    if (rc == 0) rc = commit_complete(catalog, &head, &f, err);
+    bwi_holds_fini(&holds);
+    bwi_head_fini(&head);
+    if (rc == 0) return bwi_list_of_findings(&f, ret_list, err);
+    bwi_findings_fini(&f);
+    return rc;
+}

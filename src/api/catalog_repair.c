@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Repairing: damaged copies from a sound tier, a damaged newest entry by a new era, an archive by promotion. */
+#include <string.h>
+
+#include "api/catalog.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "base/vec.h"
+#include "checkpoint/commit.h"
+#include "checkpoint/decide.h"
+#include "checkpoint/mend.h"
+#include "checkpoint/store_id.h"
+#include "format/manifest.h"
+
+#define DECIDE_PATIENCE_NS (60 * BWI_NS_PER_S)
+
+/* --- copies -------------------------------------------------------------------------------------------------- */
+
+static int mend_one(struct bw_catalog *c, const struct bwi_kept *k, bool dry, struct bwi_findings *f,
+                    struct bw_error *err) {
+    struct bwi_mend m = {.ctx = &c->host.ctx, .id = k->id, .manifest = k->manifest, .dry_run = dry, .findings = f};
+    bwi_mend_start(&m, c->host.loop, NULL);
+    int rc = bwi_block_on(&c->host, &m.task, err);
+    bwi_mend_fini(&m);
+    c->progress.done_items++;
+    return rc;
+}
+
+static int mend_all(struct bw_catalog *c, const struct bwi_entry *e, bool dry, struct bwi_findings *f,
+                    struct bw_error *err) {
+    int rc = 0;
+    c->progress.total_items = e->live_count + e->shelved_count;
+    for (size_t i = 0; rc == 0 && i < e->live_count; i++) rc = mend_one(c, &e->live[i], dry, f, err);
+    for (size_t i = 0; rc == 0 && i < e->shelved_count; i++) rc = mend_one(c, &e->shelved[i], dry, f, err);
+    return rc;
+}
+
+/* --- history ------------------------------------------------------------------------------------------------- */
+
+struct repair {
+    struct bw_catalog *c;
+    struct bwi_repair r;
+    struct bwi_id *gone;
+    struct bwi_kept *found;
+    size_t found_cap;
+    bool nothing; /* the newest entry is sound after all */
+    uint32_t era;
+    uint64_t n;
+};
+
+static int repair_next(void *user, const struct bwi_actor *a, struct bwi_entry *ret, struct bw_error *err) {
+    struct repair *p = user;
+    return p->nothing || !a->head ? 1 : bwi_policy_repair(a, &p->r, ret, err);
+}
+
+/* A live or shelved checkpoint whose manifest is gone cannot be restored: it leaves the lists. Damage deeper down is
+ * left to verify and to readers. */
+static int find_gone(struct repair *p, const struct bwi_kept *list, size_t count, struct bwi_findings *f,
+                     struct bw_error *err) {
+    for (size_t i = 0; i < count; i++) {
+        struct bwi_key key = bwi_key_manifest(p->c->host.ctx.run, &list[i].id, &list[i].manifest);
+        uint64_t bytes;
+        struct bw_error e = BW_ERROR_INIT;
+        int rc = bwi_block_head(&p->c->host, BWI_TIER_REMOTE, key.s, &bytes, &e);
+        if (rc == 0) continue;
+        if (rc != BW_E_NOTFOUND) return bwi_error_copy(err, &e);
+        p->gone[p->r.gone_count++] = list[i].id;
+        bwi_findings_add(f, 2, BW_E_CORRUPT, "remote", &list[i].id, key.s, "", "lost: its manifest is gone");
+    }
+    return 0;
+}
+
+/* Whatever the sound entry lets be committed, and is complete, joins: the damaged entry may have committed it. Its
+ * manifest is what a commit would build. */
+static int add_found(struct repair *p, const struct bwi_entry *e, const struct bwi_id *id, struct bwi_findings *f,
+                     struct bw_error *err) {
+    struct bwi_commit m = {.ctx = &p->c->host.ctx,
+                           .id = *id,
+                           .groups = e->attempt.groups,
+                           .world = e->attempt.world,
+                           .lineage_of = e,
+                           .prepare_only = true,
+                           .deadline_ns = BWI_NEVER};
+    bool from = e->from.set && e->from.open && bwi_id_eq(&e->from.id, id);
+    if (from) {
+        m.groups = e->from.groups;
+        m.world = e->from.world;
+    }
+    struct bw_error me = BW_ERROR_INIT;
+    bwi_commit_start(&m, p->c->host.loop, NULL);
+    int rc = bwi_block_on(&p->c->host, &m.task, &me);
+    bool complete = rc == 0 && m.result == BWI_COMMIT_DONE;
+    if (rc < 0) bwi_findings_add(f, 1, rc, "remote", id, "checkpoint", "", "not taken up: %.360s", me.message);
+    rc = 0;
+    if (complete) {
+        void *grown = p->found;
+        if (!bwi_vec_reserve(&grown, &p->found_cap, p->r.found_count + 1, sizeof *p->found))
+            rc = bwi_error_nomem(err, sizeof *p->found, "repair");
+        p->found = grown;
+        if (rc == 0) p->found[p->r.found_count++] = m.kept;
+        bwi_findings_add(f, 0, 0, "remote", id, "checkpoint", "", "complete: it becomes live");
+    }
+    bwi_commit_fini(&m);
+    return rc;
+}
+
+static int find_complete(struct repair *p, const struct bwi_entry *e, struct bwi_findings *f, struct bw_error *err) {
+    struct bwi_store_names names = {0};
+    struct bwi_key prefix = bwi_key_checkpoints(p->c->host.ctx.run);
+    int rc = bwi_block_list(&p->c->host, BWI_TIER_REMOTE, prefix.s, &names, err);
+    for (size_t i = 0; rc == 0 && i < names.len; i++) {
+        struct bwi_id id;
+        size_t n = strlen(names.name[i]);
+        if (n < 2 || names.name[i][n - 1] != '/' || !bwi_id_parse(bwi_span(names.name[i], n - 1), &id)) continue;
+        if (bwi_policy_fate(e, &id) == BWI_FATE_COMMITTABLE) rc = add_found(p, e, &id, f, err);
+    }
+    bwi_store_names_fini(&names);
+    return rc;
+}
+
+static int repair_history(struct bw_catalog *c, const struct bwi_head *head, bool dry, struct bwi_findings *f,
+                          struct bw_error *err) {
+    struct bwi_env *env = c->host.ctx.env;
+    const struct bwi_entry *e = &head->entry;
+    struct repair p = {.c = c,
+                       .r = {.era = head->damaged_era,
+                             .n = head->damaged_n,
+                             .uuid = bwi_uuid_random(env),
+                             .nonce = (uint32_t)env->random_u64(env)}};
+    struct bwi_key key = bwi_key_entry(c->host.ctx.run, head->damaged_era, head->damaged_n);
+    bwi_findings_add(f, 2, BW_E_CORRUPT, "remote", NULL, key.s, "", "the newest entry is damaged: %.300s",
+                     head->damage);
+    p.gone = bwi_calloc(e->live_count + e->shelved_count + 1, sizeof *p.gone);
+    int rc = p.gone ? 0 : bwi_error_nomem(err, e->live_count * sizeof *p.gone, "repair");
+    if (rc == 0) rc = find_gone(&p, e->live, e->live_count, f, err);
+    if (rc == 0) rc = find_gone(&p, e->shelved, e->shelved_count, f, err);
+    if (rc == 0) rc = find_complete(&p, e, f, err);
+    p.r.gone = p.gone;
+    p.r.found = p.found;
+    if (rc == 0 && !dry) {
+        struct bwi_decide d = {.ctx = &c->host.ctx,
+                               .next = repair_next,
+                               .user = &p,
+                               .over_damage = true,
+                               .deadline_ns = env->now_ns(env) + DECIDE_PATIENCE_NS};
+        bwi_decide_start(&d, c->host.loop, NULL);
+        rc = bwi_block_on(&c->host, &d.task, err);
+        if (rc == 0 && d.created)
+            bwi_findings_add(f, 0, 0, "remote", NULL, d.key.s, "", "era %u has begun from entry %06u.%020llu",
+                             d.head.entry.era, e->era, (unsigned long long)e->n);
+        bwi_decide_fini(&d);
+    } else if (rc == 0) {
+        bwi_findings_add(f, 0, 0, "remote", NULL, key.s, "", "era %u would begin from entry %06u.%020llu",
+                         head->damaged_era + 1, e->era, (unsigned long long)e->n);
+    }
+    bwi_free(p.gone);
+    bwi_free(p.found);
+    return rc;
+}
+
+/* --- promotion ----------------------------------------------------------------------------------------------- */
+
+static int promote_next(void *user, const struct bwi_actor *a, struct bwi_entry *ret, struct bw_error *err) {
+    struct bw_catalog *c = user;
+    struct bwi_env *env = c->host.ctx.env;
+    struct bwi_uuid uuid = bwi_uuid_random(env);
+    if (!a->head) return 1;
+    return bwi_policy_promote(a, &uuid, (uint32_t)env->random_u64(env), ret, err);
+}
+
+static int promote(struct bw_catalog *c, bool dry, struct bwi_findings *f, struct bw_error *err) {
+    struct bwi_env *env = c->host.ctx.env;
+    if (dry) {
+        bwi_findings_add(f, 0, 0, "remote", NULL, "history", "",
+                         "this store is an archive; it would decide from now on");
+        return 0;
+    }
+    struct bwi_decide d = {.ctx = &c->host.ctx,
+                           .next = promote_next,
+                           .user = c,
+                           .over_archive = true,
+                           .deadline_ns = env->now_ns(env) + DECIDE_PATIENCE_NS};
+    bwi_decide_start(&d, c->host.loop, NULL);
+    int rc = bwi_block_on(&c->host, &d.task, err);
+    if (rc == 0 && d.created)
+        bwi_findings_add(f, 0, 0, "remote", NULL, d.key.s, "", "this store decides from now on, in era %u",
+                         d.head.entry.era);
+    bwi_decide_fini(&d);
+    return rc;
+}
+
+int bw_catalog_repair(struct bw_catalog *catalog, const char *run, uint32_t what, struct bw_list **ret_list,
+                      struct bw_error *err) {
+    const uint32_t known = BW_REPAIR_COPIES | BW_REPAIR_HISTORY | BW_REPAIR_PROMOTE;
+    struct bwi_head head = {0};
+    struct bwi_findings f = {0};
+    int rc = bwi_catalog_begin(catalog, run, ret_list, err);
+    if (rc == 0 && (what & ~known)) rc = bwi_error_set(err, BW_E_INVALID, "what has unknown bits: %#x", what);
+    if (rc == 0 && what) rc = bwi_catalog_begin_change(catalog, run, err);
+    if (rc == 0) rc = bwi_catalog_head(catalog, &head, err);
+    if (rc < 0) return rc;
+    bool archive = !bwi_uuid_eq(&head.entry.store, &catalog->host.ctx.store_id[BWI_TIER_REMOTE]);
+    if (head.damaged) rc = repair_history(catalog, &head, !(what & BW_REPAIR_HISTORY), &f, err);
+    if (rc == 0 && archive && !head.damaged) rc = promote(catalog, !(what & BW_REPAIR_PROMOTE), &f, err);
+    if (rc == 0) rc = mend_all(catalog, &head.entry, !(what & BW_REPAIR_COPIES), &f, err);
+    if (rc == 0 && f.count == 0) bwi_findings_add(&f, 0, 0, "remote", NULL, "history", "", "nothing is to be repaired");
+    bwi_head_fini(&head);
+    if (rc == 0) return bwi_list_of_findings(&f, ret_list, err);
+    bwi_findings_fini(&f);
+    return rc;
+}

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a rank says that it holds: checked when it is said, so that everything behind it may rely on sound names,
+ * boxes, sizes and addresses. Here are tensors; blobs and metadata are at the end. */
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "base/vec.h"
+#include "checkpoint/plan.h"
+#include "format/shape.h"
+#include <breakwater/tensor.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <string.h>
+
+/* Bytes of the oldest struct bw_tensor that is in use: all up to replica_group. */
+#define TENSOR_LEAST offsetof(struct bw_tensor, replica_group)
+
+void bwi_description_init(struct bwi_description *d) {
+    *d = (struct bwi_description){0};
+}
+
+void bwi_description_fini(struct bwi_description *d) {
+    if (d == NULL) return;
+    for (size_t i = 0; i < d->tensor_count; i++) bwi_free(d->tensors[i].name);
+    for (size_t i = 0; i < d->blob_count; i++) bwi_free(d->blobs[i].name);
+    bwi_free(d->tensors);
+    bwi_free(d->blobs);
+    bwi_map_fini(&d->names);
+    bwi_map_fini(&d->blob_names);
+    bwi_buf_fini(&d->metadata);
+    *d = (struct bwi_description){0};
+}
+
+/* ---- names ---- */
+
+static int check_name(const char *noun, const char *name, struct bwi_span *ret, struct bw_error *err) {
+    if (name == NULL) return bwi_error_set(err, BW_E_INVALID, "%s: name is NULL, expected UTF-8", noun);
+    const struct bwi_span s = bwi_span(name, strnlen(name, BWI_TENSOR_NAME_MAX + 1));
+    if (s.len == 0) return bwi_error_set(err, BW_E_INVALID, "%s: name is empty, expected 1 byte or more", noun);
+    const struct bwi_shape_text t = bwi_shape_name_text(s);
+    if (s.len > BWI_TENSOR_NAME_MAX) {
+        return bwi_error_set(err, BW_E_LIMIT, "%s %s: name is longer than %d bytes, the limit", noun, t.s,
+                             BWI_TENSOR_NAME_MAX);
+    }
+    if (!bwi_utf8_valid(s)) return bwi_error_set(err, BW_E_INVALID, "%s %s: name is not valid UTF-8", noun, t.s);
+    *ret = s;
+    return 0;
+}
+
+static int check_new(const struct bwi_map *names, const char *noun, struct bwi_span name, struct bw_error *err) {
+    if (!bwi_map_get(names, name, NULL)) return 0;
+    return bwi_error_set(err, BW_E_INVALID, "%s %s: name is there already, expected each once in a rank", noun,
+                         bwi_shape_name_text(name).s);
+}
+
+/* ---- a tensor, member by member; `name` is for messages ---- */
+
+static int read_struct(const struct bw_tensor *tensor, struct bw_tensor *ret, struct bw_error *err) {
+    if (tensor == NULL) return bwi_error_set(err, BW_E_INVALID, "tensor: NULL, expected a struct bw_tensor");
+    if (tensor->struct_size < TENSOR_LEAST || tensor->struct_size > sizeof *tensor) {
+        return bwi_error_set(err, BW_E_INVALID, "tensor: struct_size is %" PRIu32 ", expected %zu to %zu",
+                             tensor->struct_size, TENSOR_LEAST, sizeof *tensor);
+    }
+    *ret = (struct bw_tensor)BW_TENSOR_INIT;
+    memcpy(ret, tensor, tensor->struct_size == sizeof *tensor ? sizeof *tensor : TENSOR_LEAST);
+    return 0;
+}
+
+static int take_type(const struct bw_tensor *t, const char *name, struct bwi_tensor_source *s, struct bw_error *err) {
+    if (t->dtype > UINT8_MAX || bw_dtype_bytes((int)t->dtype) == 0) {
+        return bwi_error_set(err, BW_E_INVALID, "tensor %s: unknown dtype %" PRIu32, name, t->dtype);
+    }
+    if (t->dims > BWI_DIMS_MAX) {
+        return bwi_error_set(err, BW_E_LIMIT, "tensor %s: %" PRIu32 " dims, the limit is %d", name, t->dims,
+                             BWI_DIMS_MAX);
+    }
+    if (t->reserved != 0) {
+        return bwi_error_set(err, BW_E_INVALID, "tensor %s: reserved is %" PRIu32 ", expected 0", name, t->reserved);
+    }
+    if (t->dims > 0 && t->shape == NULL) {
+        return bwi_error_set(err, BW_E_INVALID, "tensor %s: shape is NULL, expected %" PRIu32 " sizes", name, t->dims);
+    }
+    s->dtype = (uint8_t)t->dtype;
+    s->dims = (uint8_t)t->dims;
+    return 0;
+}
+
+static int take_box(const struct bw_tensor *t, const char *name, struct bwi_tensor_source *s, struct bw_error *err) {
+    for (unsigned d = 0; d < s->dims; d++) {
+        const uint64_t shape = t->shape[d];
+        const uint64_t offset = t->offset == NULL ? 0 : t->offset[d];
+        const uint64_t extent = t->extent == NULL ? shape : t->extent[d];
+        if (t->extent == NULL && offset != 0) {
+            return bwi_error_set(err, BW_E_INVALID,
+                                 "tensor %s: offset %" PRIu64 " in dimension %u without an extent, expected 0", name,
+                                 offset, d);
+        }
+        if (offset > shape || extent > shape - offset) {
+            return bwi_error_set(err, BW_E_INVALID,
+                                 "tensor %s: offset %" PRIu64 " + extent %" PRIu64
+                                 " in dimension %u is above the shape's %" PRIu64,
+                                 name, offset, extent, d, shape);
+        }
+        s->shape[d] = shape;
+        s->offset[d] = offset;
+        s->extent[d] = extent;
+    }
+    return 0;
+}
+
+static int take_bytes(const char *name, struct bwi_tensor_source *s, struct bw_error *err) {
+    uint64_t whole;
+    if (!bwi_shape_bytes(s->dtype, s->dims, s->shape, &whole)) {
+        return bwi_error_set(err, BW_E_INVALID, "tensor %s: bytes of the shape %s do not fit 64 bits", name,
+                             bwi_shape_text(s->dtype, s->dims, s->shape).s);
+    }
+    /* Of a shape that fits every box fits. Signed: addresses are walked by signed strides. */
+    if (bwi_shape_bytes(s->dtype, s->dims, s->extent, &s->bytes) && s->bytes <= INT64_MAX) return 0;
+    return bwi_error_set(err, BW_E_INVALID, "tensor %s: bytes of the extent %s do not fit the address space", name,
+                         bwi_shape_text(s->dtype, s->dims, s->extent).s);
+}
+
+static void take_strides(const struct bw_tensor *t, struct bwi_tensor_source *s) {
+    uint64_t step = bw_dtype_bytes(s->dtype);
+    for (unsigned d = s->dims; d-- > 0;) {
+        if (t->stride_bytes != NULL) {
+            s->stride[d] = t->stride_bytes[d];
+        } else if (s->bytes > 0) { /* else nothing is ever addressed, and the product may overflow */
+            s->stride[d] = (int64_t)step;
+            step *= s->extent[d];
+        }
+    }
+}
+
+/* How far a box reaches below and above its first element. false: farther than signed arithmetic does. */
+static bool reach_of(const struct bwi_tensor_source *s, uint64_t *ret_below, uint64_t *ret_above) {
+    uint64_t below = 0;
+    uint64_t above = 0;
+    for (unsigned d = 0; d < s->dims; d++) {
+        const bool down = s->stride[d] < 0;
+        const uint64_t step = down ? 0 - (uint64_t)s->stride[d] : (uint64_t)s->stride[d];
+        uint64_t *side = down ? &below : &above;
+        uint64_t span;
+        if (!bwi_mul_u64(s->extent[d] - 1, step, &span) || !bwi_add_u64(*side, span, side) || *side > INT64_MAX) {
+            return false;
+        }
+    }
+    *ret_below = below;
+    *ret_above = above;
+    return true;
+}
+
+static int take_data(const struct bw_tensor *t, const char *name, struct bwi_tensor_source *s, struct bw_error *err) {
+    s->data = t->data;
+    if (s->bytes == 0) return 0;
+    if (t->data == NULL) {
+        return bwi_error_set(err, BW_E_INVALID, "tensor %s: data is NULL, expected %" PRIu64 " bytes", name, s->bytes);
+    }
+    const uint64_t at = (uint64_t)(uintptr_t)t->data;
+    uint64_t below;
+    uint64_t above;
+    uint64_t end;
+    if (reach_of(s, &below, &above) && below <= at && bwi_add_u64(at, above, &end) &&
+        bwi_add_u64(end, bw_dtype_bytes(s->dtype), &end)) {
+        return 0;
+    }
+    return bwi_error_set(err, BW_E_INVALID, "tensor %s: stride_bytes times the extent %s leaves the address space",
+                         name, bwi_shape_text(s->dtype, s->dims, s->extent).s);
+}
+
+static int take_replica(const struct bw_tensor *t, const char *name, struct bwi_tensor_source *s,
+                        struct bw_error *err) {
+    s->replica_count = t->replica_count == 0 ? 1 : t->replica_count;
+    s->replica_index = t->replica_index;
+    s->replica_group = t->replica_group;
+    if (s->replica_count > BWI_WORLD_MAX) {
+        return bwi_error_set(err, BW_E_LIMIT, "tensor %s: replica_count is %" PRIu32 ", the limit is %" PRIu32, name,
+                             s->replica_count, BWI_WORLD_MAX);
+    }
+    if (s->replica_index < s->replica_count) return 0;
+    return bwi_error_set(err, BW_E_INVALID,
+                         "tensor %s: replica_index is %" PRIu32 ", expected it below replica_count, %" PRIu32, name,
+                         s->replica_index, s->replica_count);
+}
+
+/* All but the name. */
+static int take_tensor(const struct bw_tensor *t, const char *name, struct bwi_tensor_source *s, struct bw_error *err) {
+    int rc = take_type(t, name, s, err);
+    if (rc == 0) rc = take_box(t, name, s, err);
+    if (rc == 0) rc = take_bytes(name, s, err);
+    if (rc == 0) take_strides(t, s);
+    if (rc == 0) rc = take_data(t, name, s, err);
+    if (rc == 0) rc = take_replica(t, name, s, err);
+    return rc;
+}
+
+/* ---- adding what was checked ---- */
+
+/* A copy of a name that `names` holds from now on, with the number of its owner. */
+static int keep_name(struct bwi_map *names, struct bwi_span name, size_t number, char **ret, struct bw_error *err) {
+    char *copy = bwi_malloc(name.len + 1);
+    if (copy == NULL) return bwi_error_nomem(err, name.len + 1, "name");
+    memcpy(copy, name.ptr, name.len);
+    copy[name.len] = 0;
+    if (!bwi_map_put(names, bwi_span(copy, name.len), number, NULL, NULL)) {
+        bwi_free(copy);
+        return bwi_error_nomem(err, sizeof(struct bwi_map_slot), "map of names");
+    }
+    *ret = copy;
+    return 0;
+}
+
+static int check_total(uint64_t described, uint64_t more, uint64_t *ret, struct bw_error *err) {
+    if (bwi_add_u64(described, more, ret)) return 0;
+    return bwi_error_set(err, BW_E_INVALID,
+                         "description: bytes overflow: %" PRIu64 " described already and %" PRIu64 " more", described,
+                         more);
+}
+
+static int add_tensor(struct bwi_description *d, struct bwi_span name, struct bwi_tensor_source *s,
+                      struct bw_error *err) {
+    if (d->tensor_count >= BWI_TENSORS_MAX) {
+        return bwi_error_set(err, BW_E_LIMIT, "tensor %s: %zu tensors are described already, the limit",
+                             bwi_shape_name_text(name).s, d->tensor_count);
+    }
+    uint64_t total = 0;
+    int rc = check_total(d->bytes, s->bytes, &total, err);
+    if (rc < 0) return rc;
+    if (!bwi_vec_reserve((void **)&d->tensors, &d->tensor_cap, d->tensor_count + 1, sizeof *d->tensors)) {
+        return bwi_error_nomem(err, sizeof *d->tensors, "description of a tensor");
+    }
+    rc = keep_name(&d->names, name, d->tensor_count, &s->name, err);
+    if (rc < 0) return rc;
+    d->tensors[d->tensor_count++] = *s;
+    d->bytes = total;
+    return 0;
+}
+
+int bwi_description_tensor(struct bwi_description *d, const struct bw_tensor *t, struct bw_error *err) {
+    struct bw_tensor given;
+    struct bwi_tensor_source s = {0};
+    struct bwi_span name;
+    int rc = read_struct(t, &given, err);
+    if (rc == 0) rc = check_name("tensor", given.name, &name, err);
+    if (rc == 0) rc = check_new(&d->names, "tensor", name, err);
+    if (rc == 0) rc = take_tensor(&given, bwi_shape_name_text(name).s, &s, err);
+    if (rc == 0) rc = add_tensor(d, name, &s, err);
+    return rc;
+}
+
+/* ---- blobs ---- */
+
+static int take_blob(struct bwi_span name, const void *bytes, size_t n, struct bwi_blob_source *s,
+                     struct bw_error *err) {
+    uint64_t end;
+    if (n > 0 && bytes == NULL) {
+        return bwi_error_set(err, BW_E_INVALID, "blob %s: bytes is NULL, expected %zu bytes",
+                             bwi_shape_name_text(name).s, n);
+    }
+    if (!bwi_add_u64((uint64_t)(uintptr_t)bytes, n, &end)) {
+        return bwi_error_set(err, BW_E_INVALID, "blob %s: %zu bytes leave the address space",
+                             bwi_shape_name_text(name).s, n);
+    }
+    *s = (struct bwi_blob_source){NULL, bytes, n};
+    return 0;
+}
+
+static int add_blob(struct bwi_description *d, struct bwi_span name, struct bwi_blob_source *s, struct bw_error *err) {
+    if (d->blob_count >= BWI_BLOBS_MAX) {
+        return bwi_error_set(err, BW_E_LIMIT, "blob %s: %zu blobs are described already, the limit",
+                             bwi_shape_name_text(name).s, d->blob_count);
+    }
+    uint64_t total = 0;
+    int rc = check_total(d->bytes, s->bytes, &total, err);
+    if (rc < 0) return rc;
+    if (!bwi_vec_reserve((void **)&d->blobs, &d->blob_cap, d->blob_count + 1, sizeof *d->blobs)) {
+        return bwi_error_nomem(err, sizeof *d->blobs, "description of a blob");
+    }
+    rc = keep_name(&d->blob_names, name, d->blob_count, &s->name, err);
+    if (rc < 0) return rc;
+    d->blobs[d->blob_count++] = *s;
+    d->bytes = total;
+    return 0;
+}
+
+int bwi_description_blob(struct bwi_description *d, const char *name, const void *bytes, size_t n,
+                         struct bw_error *err) {
+    struct bwi_span s;
+    struct bwi_blob_source blob;
+    int rc = check_name("blob", name, &s, err);
+    if (rc == 0) rc = check_new(&d->blob_names, "blob", s, err);
+    if (rc == 0) rc = take_blob(s, bytes, n, &blob, err);
+    if (rc == 0) rc = add_blob(d, s, &blob, err);
+    return rc;
+}
+
+/* ---- metadata ---- */
+
+static int append(const char *text, size_t bytes, void *to) {
+    struct bwi_buf *out = to;
+    bwi_buf_put(out, text, bytes);
+    return out->failed ? -1 : 0;
+}
+
+/* Users put learning rates here, so reals are allowed; 17 digits bring every one of them back. */
+static int canonical_of(const json_t *object, struct bwi_buf *out, struct bw_error *err) {
+    if (json_dump_callback(object, append, out, JSON_SORT_KEYS | JSON_COMPACT | JSON_REAL_PRECISION(17)) != 0) {
+        return bwi_error_nomem(err, out->len + 1, "metadata");
+    }
+    if (out->len <= BWI_METADATA_MAX) return 0;
+    return bwi_error_set(err, BW_E_LIMIT, "metadata: %zu bytes in canonical form, the limit is %" PRIu32, out->len,
+                         BWI_METADATA_MAX);
+}
+
+static int parse_metadata(const char *json, size_t bytes, json_t **ret, struct bw_error *err) {
+    json_error_t why;
+    json_t *v = json_loadb(json, bytes, JSON_REJECT_DUPLICATES, &why);
+    if (v == NULL && json_error_code(&why) == json_error_out_of_memory) {
+        return bwi_error_nomem(err, bytes, "metadata");
+    }
+    if (v == NULL) {
+        return bwi_error_set(err, BW_E_INVALID, "metadata: expected a JSON object, at byte %d: %s", why.position,
+                             why.text);
+    }
+    if (json_is_object(v)) {
+        *ret = v;
+        return 0;
+    }
+    json_decref(v);
+    return bwi_error_set(err, BW_E_INVALID, "metadata: expected a JSON object, found an array");
+}
+
+int bwi_description_metadata(struct bwi_description *d, const char *json, struct bw_error *err) {
+    if (json == NULL) return bwi_error_set(err, BW_E_INVALID, "metadata: NULL, expected a JSON object");
+    const size_t bytes = strnlen(json, (size_t)BWI_METADATA_MAX + 1);
+    if (bytes > BWI_METADATA_MAX) {
+        return bwi_error_set(err, BW_E_LIMIT, "metadata: longer than %" PRIu32 " bytes, the limit", BWI_METADATA_MAX);
+    }
+    json_t *object = NULL;
+    int rc = parse_metadata(json, bytes, &object, err);
+    if (rc < 0) return rc;
+    struct bwi_buf text = {0};
+    rc = canonical_of(object, &text, err);
+    json_decref(object);
+    if (rc < 0) {
+        bwi_buf_fini(&text);
+        return rc;
+    }
+    bwi_buf_fini(&d->metadata);
+    d->metadata = text;
+    return 0;
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading the newest history entry. */
+#include "checkpoint/history_head.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "base/text.h"
+
+/* A log that is trimmed under our eyes is read again this often before we give up. */
+#define HEAD_RESTARTS_MAX 16u
+
+enum head_state { HEAD_LIST, HEAD_PICK, HEAD_GET, HEAD_DECODE };
+
+void bwi_head_fini(struct bwi_head *h) {
+    bwi_entry_fini(&h->entry);
+    *h = (struct bwi_head){0};
+}
+
+int bwi_head_copy(const struct bwi_head *from, struct bwi_head *ret, struct bw_error *err) {
+    struct bwi_head copy = *from;
+    copy.entry = (struct bwi_entry){0};
+    if (from->found) {
+        int rc = bwi_entry_copy(&from->entry, &copy.entry, err);
+        if (rc < 0) return rc;
+    }
+    *ret = copy;
+    return 0;
+}
+
+bool bwi_head_name(const struct bwi_store_names *names, size_t i, uint32_t *ret_era, uint64_t *ret_n) {
+    return i < names->len && bwi_entry_name_parse(names->name[i], ret_era, ret_n);
+}
+
+int bwi_head_decode(const struct bwi_context *ctx, struct bwi_span bytes, uint32_t era, uint64_t n,
+                    struct bwi_head *ret, struct bw_error *err) {
+    struct bwi_head h = {0};
+    int rc = bwi_entry_decode(bytes, &h.entry, err);
+    if (rc < 0) return bwi_error_wrap(err, "history entry %06u.%020llu", era, (unsigned long long)n);
+    if (strcmp(h.entry.run, ctx->run) != 0 || h.entry.era != era || h.entry.n != n) {
+        rc = bwi_error_set(err, BW_E_CORRUPT, "history entry %06u.%020llu holds entry %06u.%020llu of run \"%s\"", era,
+                           (unsigned long long)n, h.entry.era, (unsigned long long)h.entry.n, h.entry.run);
+        bwi_head_fini(&h);
+        return rc;
+    }
+    h.found = true;
+    h.sha = bwi_sha_of(bytes);
+    *ret = h;
+    return 0;
+}
+
+static struct bwi_store *store_of(struct bwi_head_read *r) {
+    return r->store ? r->store : r->ctx->tier[BWI_TIER_REMOTE];
+}
+
+static enum bwi_step end(struct bwi_head_read *r) {
+    bwi_call_fini(&r->list);
+    bwi_call_fini(&r->get);
+    bwi_head_fini(&r->next);
+    return BWI_STEP_END;
+}
+
+static enum bwi_step fail(struct bwi_head_read *r, const struct bw_error *e) {
+    bwi_error_copy(&r->task.error, e);
+    bwi_error_wrap(&r->task.error, "read history of run \"%s\"", r->ctx->run);
+    return end(r);
+}
+
+static enum bwi_step list(struct bwi_head_read *r) {
+    char after[64];
+    struct bwi_key prefix = bwi_key_history(r->ctx->run);
+    const struct bwi_head *k = r->known;
+    bool have = k && k->found && !k->damaged;
+    if (have) bwi_format(after, sizeof after, "%06u.%020llu.json", k->entry.era, (unsigned long long)k->entry.n);
+    r->state = HEAD_PICK;
+    bwi_call_list(&r->list, &r->task, store_of(r), prefix.s, have ? after : NULL);
+    return BWI_STEP_WAIT;
+}
+
+static enum bwi_step restart(struct bwi_head_read *r, const struct bw_error *e) {
+    if (++r->restarts > HEAD_RESTARTS_MAX) return fail(r, e);
+    bwi_head_fini(&r->next);
+    r->at = SIZE_MAX;
+    r->state = HEAD_LIST;
+    return BWI_STEP_AGAIN;
+}
+
+static enum bwi_step none_left(struct bwi_head_read *r) {
+    if (r->next.damaged) {
+        struct bw_error e = BW_ERROR_INIT;
+        if (r->known) { /* what was newer is damaged: read it all, so that the damage is told */
+            r->known = NULL;
+            return restart(r, &e);
+        }
+        bwi_error_set(&e, BW_E_CORRUPT, "no entry is sound: %s", r->next.damage);
+        return fail(r, &e);
+    }
+    if (r->known && r->known->found) {
+        r->unchanged = true;
+        return end(r);
+    }
+    bwi_head_fini(r->head);
+    return end(r);
+}
+
+/* Takes the last name of the listing that has not been tried. */
+static enum bwi_step pick(struct bwi_head_read *r) {
+    if (r->list.op.error.status < 0) return fail(r, &r->list.op.error);
+    if (r->state == HEAD_PICK && r->at == SIZE_MAX) r->at = r->list.op.names.len;
+    uint32_t era;
+    uint64_t n;
+    while (r->at > 0 && !bwi_head_name(&r->list.op.names, r->at - 1, &era, &n)) r->at--;
+    if (r->at == 0) return none_left(r);
+    bwi_head_name(&r->list.op.names, r->at - 1, &era, &n);
+    struct bwi_key key = bwi_key_entry(r->ctx->run, era, n);
+    r->state = HEAD_DECODE;
+    bwi_call_get(&r->get, &r->task, store_of(r), key.s, BWI_ENTRY_BYTES_MAX);
+    return BWI_STEP_WAIT;
+}
+
+/* A damaged entry is stepped over, and remembered: the first one that we meet is the newest. */
+static enum bwi_step step_over(struct bwi_head_read *r, uint32_t era, uint64_t n, const struct bw_error *e) {
+    if (!r->next.damaged) {
+        r->next.damaged = true;
+        r->next.damaged_era = era;
+        r->next.damaged_n = n;
+        bwi_format(r->next.damage, sizeof r->next.damage, "%s", e->message);
+    }
+    r->at--;
+    r->state = HEAD_PICK;
+    return BWI_STEP_AGAIN;
+}
+
+static enum bwi_step decode(struct bwi_head_read *r) {
+    const struct bw_error *got = &r->get.op.error;
+    uint32_t era = 0;
+    uint64_t n = 0;
+    bwi_head_name(&r->list.op.names, r->at - 1, &era, &n);
+    if (got->status == BW_E_NOTFOUND) return restart(r, got);
+    if (got->status < 0 && got->status != BW_E_FORMAT && got->status != BW_E_CORRUPT) return fail(r, got);
+    struct bw_error e = BW_ERROR_INIT;
+    struct bwi_head h = {0};
+    if (got->status < 0)
+        e = *got;
+    else if (bwi_head_decode(r->ctx, bwi_buf_span(&r->get.op.body), era, n, &h, &e) == 0) {
+        h.damaged = r->next.damaged;
+        h.damaged_era = r->next.damaged_era;
+        h.damaged_n = r->next.damaged_n;
+        memcpy(h.damage, r->next.damage, sizeof h.damage);
+        bwi_head_fini(r->head);
+        *r->head = h;
+        return end(r);
+    }
+    /* A newer version is not damage: going on from an older entry would undo what it decided. */
+    if (e.status == BW_E_VERSION || e.status == BW_E_NOMEM) return fail(r, &e);
+    return step_over(r, era, n, &e);
+}
+
+static enum bwi_step head_step(struct bwi_task *t) {
+    struct bwi_head_read *r = bwi_container_of(t, struct bwi_head_read, task);
+    if (t->pending) return BWI_STEP_WAIT;
+    switch ((enum head_state)r->state) {
+    case HEAD_LIST: return list(r);
+    case HEAD_PICK: return pick(r);
+    case HEAD_GET:
+    case HEAD_DECODE: break;
+    }
+    return decode(r);
+}
+
+void bwi_head_read_start(struct bwi_head_read *r, struct bwi_loop *loop, struct bwi_task *parent) {
+    r->task.step = head_step;
+    r->task.name = "head";
+    r->state = HEAD_LIST;
+    r->at = SIZE_MAX;
+    r->restarts = 0;
+    r->unchanged = false;
+    r->next = (struct bwi_head){0};
+    r->list = (struct bwi_call){0};
+    r->get = (struct bwi_call){0};
+    bwi_task_start(loop, &r->task, parent);
+}

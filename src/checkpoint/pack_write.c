@@ -1,0 +1,449 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Writing the packs of a plan from memory. Chunks go through slots, in the plan's order: a buffer from the arena, the
+ * capture on a worker, the write, the buffer back. There are as many slots as buffers fit into the arena, so that a
+ * state that fits is captured without waiting for the device. Beside them up to four packs are open, each on its way
+ * from BEGIN to FINISH.
+ *
+ * Capturing waits for nothing but buffers, so that the caller's memory is free as soon as possible: a chunk may be
+ * captured before its pack has been begun. This cannot deadlock: a slot asks for one buffer and holds no other, and
+ * chunks get theirs in order, so that those of the packs that are open always come before those that wait for a pack
+ * to be closed. */
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/vec.h"
+#include "checkpoint/transfer.h"
+#include <assert.h>
+#include <string.h>
+
+#define SLOTS_MIN 16   /* chunks in flight: 64 MiB at the usual extent, more than any device needs to be busy */
+#define SLOTS_MAX 4096 /* 16 GiB of captured chunks; each turn looks at every slot */
+#define OPEN      4    /* packs that are open at once */
+/* Writes in flight: enough to keep a device busy; few while there is something to capture, so that the workers copy
+ * the caller's memory first. */
+#define WRITES_MAX             16
+#define WRITES_WHILE_CAPTURING 2
+
+enum slot_state {
+    SLOT_FREE,
+    SLOT_BUFFER,   /* waits for the arena */
+    SLOT_CAPTURE,  /* is being filled */
+    SLOT_CAPTURED, /* waits until its pack has been begun */
+    SLOT_WRITE,
+};
+
+struct slot {
+    struct bwi_pack_write *owner;
+    enum slot_state state;
+    const struct bwi_chunk *chunk;
+    size_t pack;
+    bool capturing; /* the request is in flight */
+    uint64_t asked_ns;
+    struct bwi_arena_wait buffer;
+    struct bwi_io_req capture;
+    struct bwi_call call;
+};
+
+enum pack_state {
+    PACK_CLOSED,
+    PACK_BEGIN,
+    PACK_HEADER, /* from here on chunks are written */
+    PACK_DATA,
+    PACK_FINISH,
+    PACK_ASK, /* whether it exists: FINISH got no answer */
+};
+
+struct pack {
+    enum pack_state state;
+    size_t number;
+    size_t unwritten; /* chunks */
+    struct bwi_key key;
+    struct bwi_store_upload *upload;
+    struct bwi_call call;
+};
+
+enum write_state {
+    WRITE_RUN,
+    WRITE_SETTLE, /* failed or cancelled: waits for what is in flight */
+    WRITE_ABORT,
+    WRITE_ABORTED,
+};
+
+struct bwi_pack_writer {
+    enum write_state state;
+    struct bwi_store *store;
+    struct slot *slots;
+    size_t slot_count;
+    size_t writing; /* slots in SLOT_WRITE */
+    struct pack packs[OPEN]; /* pack n is in n % OPEN */
+    size_t begun, finished;  /* packs, both in order */
+    size_t cut_pack, cut;    /* the next chunk to be captured: its pack, its number in the pack */
+    size_t uncaptured;       /* chunks of the whole plan */
+};
+
+static const struct bwi_pack_plan *pack_plan(const struct bwi_pack_write *w, size_t n) {
+    return &w->plan->packs[n];
+}
+
+static int fail(struct bwi_pack_write *w, size_t pack, const struct bw_error *cause) {
+    struct bw_error e = *cause;
+    (void)bwi_error_wrap(&e, "write pack %zu to the %s tier", pack, bwi_tier_name(w->tier));
+    return bwi_error_copy(&w->task.error, &e);
+}
+
+static void set_captured(struct bwi_pack_write *w) {
+    if (w->captured) return;
+    w->captured = true;
+    w->captured_ns = bwi_loop_now_ns(w->task.loop);
+    if (w->task.parent != NULL) bwi_task_wake(w->task.parent);
+}
+
+/* ---- packs ---- */
+
+static bool pack_call_failed(struct bwi_pack_write *w, const struct pack *p) {
+    return p->call.op.error.status != 0 && fail(w, p->number, &p->call.op.error) < 0;
+}
+
+static bool pack_begin(struct bwi_pack_write *w) {
+    struct bwi_pack_writer *k = w->w;
+    if (k->begun == w->plan->pack_count || k->begun - k->finished == OPEN) return false;
+    struct pack *p = &k->packs[k->begun % OPEN];
+    assert(p->state == PACK_CLOSED);
+    p->number = k->begun++;
+    p->unwritten = pack_plan(w, p->number)->chunks;
+    p->key = bwi_key_pack(w->ctx->run, w->fan_out, &w->id, w->group, (uint32_t)p->number, w->ctx->writer);
+    bwi_call_prepare(&p->call, BWI_STORE_BEGIN, p->key.s);
+    p->call.op.size_bytes = pack_plan(w, p->number)->file_bytes;
+    bwi_call_submit(&p->call, &w->task, k->store);
+    p->state = PACK_BEGIN;
+    return true;
+}
+
+static bool pack_begun(struct bwi_pack_write *w, struct pack *p) {
+    if (p->call.busy) return false;
+    p->upload = p->call.op.upload;
+    if (pack_call_failed(w, p)) return false;
+    const struct bwi_span header = bwi_buf_span(&pack_plan(w, p->number)->header);
+    w->headers[p->number] = bwi_xxh_of(header);
+    bwi_call_prepare(&p->call, BWI_STORE_WRITE, NULL);
+    p->call.op.upload = p->upload;
+    p->call.op.buf = pack_plan(w, p->number)->header.ptr;
+    p->call.op.bytes = header.len;
+    bwi_call_submit(&p->call, &w->task, w->w->store);
+    p->state = PACK_HEADER;
+    return true;
+}
+
+static bool pack_header(struct bwi_pack_write *w, struct pack *p) {
+    if (p->call.busy || pack_call_failed(w, p)) return false;
+    bwi_progress_add(w->ctx, p->call.op.bytes);
+    p->state = PACK_DATA;
+    return true;
+}
+
+static bool pack_data(struct bwi_pack_write *w, struct pack *p) {
+    if (p->unwritten > 0 || p->number != w->w->finished) return false;
+    bwi_call_prepare(&p->call, BWI_STORE_FINISH, NULL);
+    p->call.op.upload = p->upload;
+    p->upload = NULL; /* gone afterwards, however it ends */
+    bwi_call_submit(&p->call, &w->task, w->w->store);
+    p->state = PACK_FINISH;
+    return true;
+}
+
+static bool pack_exists(struct bwi_pack_write *w, struct pack *p) {
+    w->objects++;
+    w->w->finished++;
+    p->state = PACK_CLOSED;
+    return true;
+}
+
+static bool pack_finish(struct bwi_pack_write *w, struct pack *p) {
+    if (p->call.busy) return false;
+    if (p->call.op.error.status == BW_E_UNKNOWN) {
+        bwi_call_prepare(&p->call, BWI_STORE_HEAD, p->key.s);
+        bwi_call_submit(&p->call, &w->task, w->w->store);
+        p->state = PACK_ASK;
+        return true;
+    }
+    if (pack_call_failed(w, p)) return false;
+    return pack_exists(w, p);
+}
+
+/* The writer's number is in the key, so an object of this name and size is the one that was written here. */
+static bool pack_ask(struct bwi_pack_write *w, struct pack *p) {
+    if (p->call.busy) return false;
+    const uint64_t want = pack_plan(w, p->number)->file_bytes;
+    if (p->call.op.error.status == 0 && p->call.op.size_bytes == want) return pack_exists(w, p);
+    struct bw_error e = BW_ERROR_INIT;
+    (void)bwi_error_set(&e, BW_E_UNKNOWN, "finish \"%s\": no answer, and it cannot be seen whether the object exists",
+                        p->key.s);
+    (void)fail(w, p->number, &e);
+    return false;
+}
+
+static bool pack_step(struct bwi_pack_write *w, struct pack *p) {
+    switch (p->state) {
+    case PACK_CLOSED: return false;
+    case PACK_BEGIN: return pack_begun(w, p);
+    case PACK_HEADER: return pack_header(w, p);
+    case PACK_DATA: return pack_data(w, p);
+    case PACK_FINISH: return pack_finish(w, p);
+    case PACK_ASK: return pack_ask(w, p);
+    }
+    return false;
+}
+
+/* The open pack that a captured chunk may be written to; NULL: not yet. */
+static struct pack *pack_open(struct bwi_pack_writer *k, size_t number) {
+    struct pack *p = &k->packs[number % OPEN];
+    return p->number == number && (p->state == PACK_HEADER || p->state == PACK_DATA) ? p : NULL;
+}
+
+/* ---- chunks ---- */
+
+static void slot_granted(struct bwi_arena_wait *b) {
+    struct slot *s = b->user;
+    s->owner->arena_wait_ns += bwi_loop_now_ns(s->owner->task.loop) - s->asked_ns;
+    bwi_task_wake(&s->owner->task);
+}
+
+static void slot_release(struct slot *s) {
+    bwi_arena_release(s->owner->ctx->arena, s->buffer.ptr, s->buffer.bytes);
+    s->buffer.ptr = NULL;
+    s->state = SLOT_FREE;
+}
+
+/* Asks for the buffer of the next chunk. One at a time: saves that share the arena take turns. */
+static bool slot_begin(struct bwi_pack_write *w) {
+    struct bwi_pack_writer *k = w->w;
+    struct slot *s = NULL;
+    for (size_t i = 0; i < k->slot_count; i++) {
+        if (k->slots[i].state == SLOT_BUFFER) return false;
+        if (k->slots[i].state == SLOT_FREE && s == NULL) s = &k->slots[i];
+    }
+    while (k->cut_pack < w->plan->pack_count && k->cut == pack_plan(w, k->cut_pack)->chunks) {
+        k->cut_pack++;
+        k->cut = 0;
+    }
+    if (s == NULL || k->cut_pack == w->plan->pack_count) return false;
+    s->pack = k->cut_pack;
+    s->chunk = &w->plan->chunks[pack_plan(w, k->cut_pack)->first_chunk + k->cut++];
+    s->state = SLOT_BUFFER;
+    s->asked_ns = bwi_loop_now_ns(w->task.loop);
+    s->buffer = (struct bwi_arena_wait){
+        .bytes = (size_t)bwi_round_up(s->chunk->bytes, BWI_ARENA_ALIGN), .granted = slot_granted, .user = s};
+    bwi_arena_acquire(w->ctx->arena, &s->buffer);
+    return true;
+}
+
+/* On a worker. Chunks that are filled at the same time touch different pieces of the plan. */
+static void slot_fill(struct bwi_io_req *r) {
+    const struct slot *s = r->user;
+    bwi_plan_fill(s->owner->plan, s->chunk, s->buffer.ptr);
+    r->result = 0;
+}
+
+static void slot_filled(struct bwi_io_req *r) {
+    struct slot *s = r->user;
+    s->capturing = false;
+    s->owner->task.pending--;
+    bwi_task_wake(&s->owner->task);
+}
+
+static bool slot_buffer(struct bwi_pack_write *w, struct slot *s) {
+    if (s->buffer.ptr == NULL) return false;
+    s->state = SLOT_CAPTURE;
+    struct bwi_io *io = bwi_loop_io(w->task.loop);
+    if (io == NULL) {
+        bwi_plan_fill(w->plan, s->chunk, s->buffer.ptr);
+        return true;
+    }
+    s->capture = (struct bwi_io_req){.kind = BWI_IO_CALL, .call = slot_fill, .done = slot_filled, .user = s};
+    s->capturing = true;
+    w->task.pending++;
+    bwi_io_submit(io, &s->capture);
+    return true;
+}
+
+static bool slot_capture(struct bwi_pack_write *w, struct slot *s) {
+    if (s->capturing) return false;
+    s->state = SLOT_CAPTURED;
+    if (--w->w->uncaptured == 0) set_captured(w);
+    return true;
+}
+
+static bool slot_captured(struct bwi_pack_write *w, struct slot *s) {
+    const struct pack *p = pack_open(w->w, s->pack);
+    if (p == NULL || w->w->writing >= (w->w->uncaptured > 0 ? WRITES_WHILE_CAPTURING : WRITES_MAX)) return false;
+    w->w->writing++;
+    bwi_call_prepare(&s->call, BWI_STORE_WRITE, NULL);
+    s->call.op.upload = p->upload;
+    s->call.op.offset = s->chunk->pack_offset;
+    s->call.op.buf = s->buffer.ptr;
+    s->call.op.bytes = s->chunk->bytes;
+    bwi_call_submit(&s->call, &w->task, w->w->store);
+    s->state = SLOT_WRITE;
+    return true;
+}
+
+static bool slot_write(struct bwi_pack_write *w, struct slot *s) {
+    if (s->call.busy) return false;
+    slot_release(s);
+    w->w->writing--;
+    if (s->call.op.error.status != 0) {
+        (void)fail(w, s->pack, &s->call.op.error);
+        return false;
+    }
+    bwi_progress_add(w->ctx, s->chunk->bytes);
+    w->w->packs[s->pack % OPEN].unwritten--;
+    return true;
+}
+
+static bool slot_step(struct bwi_pack_write *w, struct slot *s) {
+    switch (s->state) {
+    case SLOT_FREE: return false;
+    case SLOT_BUFFER: return slot_buffer(w, s);
+    case SLOT_CAPTURE: return slot_capture(w, s);
+    case SLOT_CAPTURED: return slot_captured(w, s);
+    case SLOT_WRITE: return slot_write(w, s);
+    }
+    return false;
+}
+
+/* ---- the task ---- */
+
+static enum bwi_step write_run(struct bwi_pack_write *w) {
+    struct bwi_pack_writer *k = w->w;
+    bool moved = false;
+    if (w->task.cancel)
+        (void)bwi_error_set(&w->task.error, BW_E_CANCELLED, "the save was cancelled while it was written");
+    for (size_t i = 0; i < OPEN && w->task.error.status == 0; i++) moved |= pack_step(w, &k->packs[i]);
+    for (size_t i = 0; i < k->slot_count && w->task.error.status == 0; i++) moved |= slot_step(w, &k->slots[i]);
+    if (w->task.error.status != 0) {
+        k->state = WRITE_SETTLE;
+        return BWI_STEP_AGAIN;
+    }
+    moved |= pack_begin(w);
+    moved |= slot_begin(w);
+    if (k->uncaptured == 0) set_captured(w);
+    if (k->finished == w->plan->pack_count) return BWI_STEP_END;
+    return moved ? BWI_STEP_AGAIN : BWI_STEP_WAIT;
+}
+
+/* true when the slot holds nothing any more. */
+static bool slot_settle(struct bwi_pack_write *w, struct slot *s) {
+    if (s->capturing || s->call.busy) return false;
+    if (s->state == SLOT_BUFFER) bwi_arena_cancel(w->ctx->arena, &s->buffer);
+    slot_release(s);
+    return true;
+}
+
+/* true when nothing of the pack is in flight. What came into being meanwhile is known afterwards. */
+static bool pack_settle(struct bwi_pack_write *w, struct pack *p) {
+    if (p->call.busy) return false;
+    if (p->state == PACK_BEGIN) p->upload = p->call.op.upload;
+    if (p->state == PACK_FINISH && p->call.op.error.status == 0) w->objects++;
+    p->state = PACK_CLOSED;
+    return true;
+}
+
+static enum bwi_step write_settle(struct bwi_pack_write *w) {
+    struct bwi_pack_writer *k = w->w;
+    bool settled = true;
+    bool capturing = false;
+    for (size_t i = 0; i < k->slot_count; i++) {
+        settled &= slot_settle(w, &k->slots[i]);
+        capturing |= k->slots[i].capturing;
+    }
+    for (size_t i = 0; i < OPEN; i++) settled &= pack_settle(w, &k->packs[i]);
+    if (!capturing) set_captured(w); /* nothing reads the memory any more */
+    if (!settled) return BWI_STEP_WAIT;
+    k->state = WRITE_ABORT;
+    return BWI_STEP_AGAIN;
+}
+
+static enum bwi_step write_abort(struct bwi_pack_write *w) {
+    struct bwi_pack_writer *k = w->w;
+    for (size_t i = 0; i < OPEN; i++) {
+        struct pack *p = &k->packs[i];
+        if (p->upload == NULL) continue;
+        bwi_call_prepare(&p->call, BWI_STORE_ABORT, NULL);
+        p->call.op.upload = p->upload;
+        p->upload = NULL;
+        bwi_call_submit(&p->call, &w->task, k->store);
+    }
+    k->state = WRITE_ABORTED;
+    return BWI_STEP_AGAIN;
+}
+
+static enum bwi_step write_aborted(struct bwi_pack_write *w) {
+    return w->task.pending > 0 ? BWI_STEP_WAIT : BWI_STEP_END;
+}
+
+static enum bwi_step write_step(struct bwi_task *t) {
+    struct bwi_pack_write *w = bwi_container_of(t, struct bwi_pack_write, task);
+    switch (w->w->state) {
+    case WRITE_RUN: return write_run(w);
+    case WRITE_SETTLE: return write_settle(w);
+    case WRITE_ABORT: return write_abort(w);
+    case WRITE_ABORTED: return write_aborted(w);
+    }
+    return BWI_STEP_END;
+}
+
+static int check_chunks(const struct bwi_pack_write *w, struct bw_error *err) {
+    const uint64_t budget = bwi_arena_budget(w->ctx->arena);
+    for (size_t i = 0; i < w->plan->chunk_count; i++) {
+        if (bwi_round_up(w->plan->chunks[i].bytes, BWI_ARENA_ALIGN) <= budget) continue;
+        return bwi_error_set(err, BW_E_LIMIT, "memory budget of %llu bytes: a chunk of %u bytes does not fit",
+                             (unsigned long long)budget, w->plan->chunks[i].bytes);
+    }
+    return 0;
+}
+
+static size_t slots_for(const struct bwi_pack_write *w) {
+    const uint64_t fit = bwi_arena_budget(w->ctx->arena) / w->plan->content.extent_bytes;
+    const uint64_t most = bwi_max_u64(bwi_min_u64(fit, SLOTS_MAX), SLOTS_MIN);
+    return (size_t)bwi_max_u64(bwi_min_u64(w->plan->chunk_count, most), 1);
+}
+
+static int make_writer(struct bwi_pack_write *w, struct bw_error *err) {
+    const size_t packs = w->plan->pack_count;
+    const size_t slots = slots_for(w);
+    w->w = bwi_calloc(1, sizeof *w->w);
+    w->headers = packs == 0 ? NULL : bwi_calloc(packs, sizeof *w->headers);
+    if (w->w != NULL) w->w->slots = bwi_calloc(slots, sizeof *w->w->slots);
+    if (w->w != NULL && w->w->slots != NULL && (packs == 0 || w->headers != NULL)) {
+        w->w->slot_count = slots;
+        return 0;
+    }
+    bwi_pack_write_fini(w);
+    return bwi_error_nomem(err, slots * sizeof *w->w->slots + packs * sizeof *w->headers, "writing packs");
+}
+
+int bwi_pack_write_start(struct bwi_pack_write *w, struct bwi_task *parent, struct bw_error *err) {
+    w->captured = false;
+    w->captured_ns = w->arena_wait_ns = w->objects = 0;
+    w->headers = NULL;
+    w->w = NULL;
+    int rc = check_chunks(w, err);
+    if (rc == 0) rc = make_writer(w, err);
+    if (rc < 0) return rc;
+    w->w->store = w->ctx->tier[w->tier];
+    w->w->uncaptured = w->plan->chunk_count;
+    for (size_t i = 0; i < w->w->slot_count; i++) w->w->slots[i].owner = w;
+    w->task.step = write_step;
+    w->task.name = "pack write";
+    bwi_task_start(w->ctx->loop, &w->task, parent);
+    return 0;
+}
+
+void bwi_pack_write_fini(struct bwi_pack_write *w) {
+    if (w == NULL) return;
+    assert(!w->task.running);
+    bwi_free(w->headers);
+    if (w->w != NULL) bwi_free(w->w->slots);
+    bwi_free(w->w);
+    w->headers = NULL;
+    w->w = NULL;
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Planning a save: from the description of a rank's memory to a layout and to packs whose every offset is known before
+ * the first byte is written. Pure: no I/O, no clock. doc/flows/save.md, doc/format/pack.md. */
+#ifndef BWI_CHECKPOINT_PLAN_H
+#define BWI_CHECKPOINT_PLAN_H
+
+#include "base/map.h"
+#include "format/content.h"
+#include "format/layout.h"
+#include "format/pack.h"
+#include <breakwater/save.h>
+
+/* The description, filled by the API call by call: owned copies of names, shapes, strides. */
+struct bwi_tensor_source {
+    char *name;
+    uint8_t dtype, dims;
+    uint64_t shape[BWI_DIMS_MAX], offset[BWI_DIMS_MAX], extent[BWI_DIMS_MAX];
+    int64_t stride[BWI_DIMS_MAX]; /* bytes */
+    const uint8_t *data;          /* borrowed: element 0 of the box */
+    uint64_t bytes;               /* of the box */
+    uint32_t replica_index, replica_count;
+    uint64_t replica_group;
+    bool mine; /* this rank writes it; set by bwi_description_own */
+};
+struct bwi_blob_source {
+    char *name;
+    const uint8_t *data; /* borrowed */
+    uint64_t bytes;
+};
+struct bwi_description {
+    struct bwi_tensor_source *tensors;
+    size_t tensor_count, tensor_cap;
+    struct bwi_blob_source *blobs;
+    size_t blob_count, blob_cap;
+    struct bwi_map names, blob_names; /* keys borrowed from the names */
+    struct bwi_buf metadata;          /* canonical JSON, empty = none */
+    uint64_t bytes;                   /* of all that was described */
+};
+void bwi_description_init(struct bwi_description *d);
+void bwi_description_fini(struct bwi_description *d);
+/* Checks everything that save.h promises to check; changes nothing on failure. */
+int bwi_description_tensor(struct bwi_description *d, const struct bw_tensor *t, struct bw_error *err);
+int bwi_description_blob(struct bwi_description *d, const char *name, const void *bytes, size_t n,
+                         struct bw_error *err);
+int bwi_description_metadata(struct bwi_description *d, const char *json, struct bw_error *err);
+
+/* Who writes what is replicated (checkpoint/owner.c): every rank computes the same. Tensors of one (replica_count,
+ * replica_group) are taken by falling bytes, then by name, then by box, and each goes to the replica with the fewest
+ * bytes so far (the lowest index among equals). Sets `mine`. */
+int bwi_description_own(struct bwi_description *d, struct bw_error *err);
+
+/* An extent's place in a pack. */
+struct bwi_piece {
+    uint32_t item;        /* of the layout */
+    uint64_t extent;      /* number of the extent in the content */
+    uint64_t item_offset; /* where it begins in the item's bytes */
+    uint32_t bytes;
+    uint64_t pack_offset; /* in the file */
+};
+/* What one write carries: begins on 4 KiB, ends on 4 KiB or at the end of the file, holds whole pieces, and zeros
+ * between them. */
+struct bwi_chunk {
+    uint64_t pack_offset;
+    uint32_t bytes; /* at most extent_bytes + BWI_PACK_ALIGN */
+    uint32_t pieces;
+    size_t first_piece; /* in the plan's pieces */
+};
+struct bwi_pack_plan {
+    struct bwi_buf header; /* 8 + JSON, a multiple of 4 KiB: the file's first bytes */
+    uint64_t file_bytes;
+    size_t first_chunk, chunks;
+};
+/* Where an item's bytes come from. */
+struct bwi_item_source {
+    const struct bwi_tensor_source *tensor; /* NULL: a blob */
+    const struct bwi_blob_source *blob;
+};
+struct bwi_plan {
+    struct bwi_layout layout; /* borrows names from the description */
+    struct bwi_buf layout_bytes;
+    struct bwi_sha layout_sha;
+    struct bwi_content content;    /* raw_bytes and numbering are set; extents are filled while capturing */
+    struct bwi_item_source *items; /* per item of the layout */
+    struct bwi_place *places; /* per extent: pack, codec, offset, stored_bytes; the hash is filled while capturing */
+    struct bwi_piece *pieces; /* sorted by (pack, offset) */
+    size_t piece_count;
+    struct bwi_chunk *chunks;
+    size_t chunk_count;
+    struct bwi_pack_plan *packs; /* none if there is not a byte */
+    size_t pack_count;
+    uint64_t raw_bytes, stored_bytes;
+};
+/* From a description in which `mine` is set. The description must outlive the plan. extent_bytes: BWI_EXTENT_BYTES but
+ * in tests. pack_bytes: a pack is closed before it grows above this (one tensor that is larger still goes whole into
+ * one pack, unless it exceeds BWI_PACK_BYTES_MAX). */
+int bwi_plan_make(const struct bwi_description *d, uint32_t rank, uint32_t extent_bytes, uint64_t pack_bytes,
+                  struct bwi_plan *ret, struct bw_error *err);
+void bwi_plan_fini(struct bwi_plan *p);
+#define BWI_PLAN_PACK_BYTES (UINT64_C(64) << 30)
+
+/* Copying (checkpoint/capture.c). Any thread; touches nothing but its arguments. */
+/* Writes bytes [from, from + n) of a strided box, in row-major order of its elements, to dst. */
+void bwi_gather(const struct bwi_tensor_source *s, uint64_t from, uint64_t n, uint8_t *dst);
+/* The other way round: n bytes of the row-major image of a box, beginning at byte `from` of it, to strided memory. */
+struct bwi_strided {
+    uint8_t *data; /* element 0 of the box */
+    uint8_t dims, elem_bytes;
+    const uint64_t *extent;
+    const int64_t *stride; /* bytes */
+};
+void bwi_scatter(const struct bwi_strided *d, uint64_t from, uint64_t n, const uint8_t *src);
+/* Fills one chunk: gathers all its pieces into `dst` (chunk->bytes), zeroes the gaps, and hashes each piece into
+ * content.extents and places. */
+void bwi_plan_fill(struct bwi_plan *p, const struct bwi_chunk *c, uint8_t *dst);
+
+/* Copies the part of a saved box that a wanted box needs (checkpoint/intersect.c). src holds bytes [src_from, src_from
+ * + src_bytes) of the row-major image of the saved box (box_offset, box_extent); elements that are in it, and in the
+ * wanted box (want_offset, dst->extent), are written to their place in dst. Whole elements only: src_from and src_bytes
+ * are multiples of the element size, unless src_bytes ends an item. Returns the number of bytes written. */
+uint64_t bwi_intersect_copy(const uint64_t *box_offset, const uint64_t *box_extent, const uint8_t *src,
+                            uint64_t src_from, uint64_t src_bytes, const uint64_t *want_offset,
+                            const struct bwi_strided *dst);
+/* True if bytes [from, from + n) of the image of the saved box hold any element of the wanted box; used to skip
+ * extents. */
+bool bwi_intersect_any(uint8_t dims, uint8_t elem_bytes, const uint64_t *box_offset, const uint64_t *box_extent,
+                       uint64_t from, uint64_t n, const uint64_t *want_offset, const uint64_t *want_extent);
+
+/* Coverage (checkpoint/coverage.c): every element of every tensor exactly once. BW_E_COVERAGE names the tensor, and the
+ * boxes (with their groups) that overlap, or how many elements are missing and one of them. */
+struct bwi_index_tensor;
+int bwi_coverage_check(const struct bwi_index_tensor *tensors, size_t count, struct bw_error *err);
+
+#endif

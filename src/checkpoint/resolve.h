@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Resolve: which checkpoint a launch goes on from. doc/flows/resolve.md. Run by rank 0 on the head that it is going to
+ * register on. */
+#ifndef BWI_CHECKPOINT_RESOLVE_H
+#define BWI_CHECKPOINT_RESOLVE_H
+
+#include "checkpoint/history_head.h"
+#include "checkpoint/policy_history.h"
+#include "checkpoint/verify.h"
+
+struct bwi_resolve {
+    struct bwi_task task;
+    /* in */
+    struct bwi_context *ctx;
+    const struct bwi_head *head;
+    const struct bwi_inventory *inventories; /* of all groups of the launch */
+    size_t inventory_count;
+    struct bwi_register *reg; /* in: mode, label, job; out: target, target_facts, newer, mode DAMAGE, note */
+    uint64_t rollback_step;
+    bool damage_fail;
+    /* out */
+    struct bwi_candidate newer; /* reg->newer points here when there is one */
+    char note[256];             /* reg->note points here */
+    /* inside */
+    int state;
+    struct bwi_resolve_work *w;
+};
+void bwi_resolve_start(struct bwi_resolve *r, struct bwi_loop *loop, struct bwi_task *parent);
+
+#endif

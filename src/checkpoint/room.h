@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Making room on the local tier for a group's next save. doc/flows/prune.md.
+ *
+ * In this order, and only as much as is needed: dead data of this group to which nothing kept locally refers (always
+ * taken); then committed checkpoints that are not the newest and to which nothing local refers, oldest first. What may
+ * still be committed stays, with all that it refers to. An eviction removes the summary first, so a crash in the middle
+ * leaves what looks incomplete and is taken by the next one. Only this group's data is touched. Temporaries and packs
+ * of saves that died without a summary count as dead once the history says so. */
+#ifndef BWI_CHECKPOINT_ROOM_H
+#define BWI_CHECKPOINT_ROOM_H
+
+#include "checkpoint/context.h"
+#include "checkpoint/policy_history.h"
+#include "format/summary.h"
+
+/* What lies of one group on the local tier, for the policy. */
+struct bwi_local_copy {
+    struct bwi_id id;
+    bool complete;  /* a sound summary of the run's lineage exists */
+    bool foreign;   /* a summary of another life: neither dead nor counted */
+    uint64_t bytes; /* of its packs; of incomplete ones 0 */
+    enum bwi_fate fate;
+    bool newest; /* it is the newest live checkpoint */
+    uint32_t ref_count;
+    struct bwi_id refs[BWI_REFS_MAX];
+    bool evict; /* out of the policy */
+};
+/* Pure: marks what must go so that `need` more bytes fit into `quota` (0: no quota) and into `free_bytes`. Returns true
+ * if they fit then. `busy`: ids of saves in flight, never touched. */
+bool bwi_policy_evict(struct bwi_local_copy *copies, size_t count, const struct bwi_id *busy, size_t busy_count,
+                      uint64_t need, uint64_t quota, uint64_t free_bytes);
+
+struct bwi_room {
+    struct bwi_task task;
+    /* in */
+    struct bwi_context *ctx;
+    uint32_t group;
+    bool fan_out;
+    const struct bwi_entry *head; /* borrowed; NULL: no history yet */
+    const struct bwi_id *busy;    /* borrowed */
+    size_t busy_count;
+    uint64_t need_bytes, quota_bytes;
+    /* out */
+    bool fits; /* false: it does not, even after evicting all that may go (the task itself has not failed) */
+    uint64_t evicted_bytes;
+    uint32_t evicted;
+    /* inside */
+    int state;
+    struct bwi_room_work *w;
+};
+void bwi_room_start(struct bwi_room *r, struct bwi_loop *loop, struct bwi_task *parent);
+
+/* Task: everything of this run that is complete on the local tier, for the inventory of a launch: id, uuid, group,
+ * refs. Not foreign ones of other uuids either: rank 0 sorts them out. */
+struct bwi_holds {
+    struct bwi_task task;
+    struct bwi_context *ctx;
+    struct bwi_store *store; /* NULL: the local tier */
+    /* out: owned by the caller (bwi_holds_fini) */
+    struct bwi_summary *list; /* ascending by (id, group) */
+    size_t count, cap;
+    /* inside */
+    int state;
+    struct bwi_holds_work *w;
+};
+void bwi_holds_start(struct bwi_holds *h, struct bwi_loop *loop, struct bwi_task *parent);
+void bwi_holds_fini(struct bwi_holds *h);
+
+#endif

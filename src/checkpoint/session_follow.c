@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The follower: reads the history now and then, and says what became of the saves. doc/flows/commit.md.
+ *
+ * Nobody is believed before his entry is durable: before anything is reported because of somebody else's entry,
+ * history/ is synced. Where entries between two looks might tell of a save that has left the lists again, they are read
+ * too. */
+#include "base/error.h"
+#include "base/vec.h"
+#include "checkpoint/session_private.h"
+
+enum follow_state { FOLLOW_SLEEP, FOLLOW_READ, FOLLOW_SYNC, FOLLOW_GAP, FOLLOW_GAP_ENTRY };
+
+/* With nothing to wait for the history is looked at this seldom: only to learn that the attempt is over. */
+#define FOLLOW_IDLE_NS (2 * BWI_NS_PER_S)
+
+struct bwi_follow {
+    struct bwi_task task;
+    struct bwi_session *s;
+    enum follow_state state;
+    struct bwi_head_read read;
+    struct bwi_head head;
+    struct bwi_call call;
+    struct bwi_gap gap;
+    uint64_t gap_n;
+    bool asked;
+    uint64_t wake_ns;
+    struct bwi_backoff backoff;
+};
+
+/* Only saves that are complete in the authority wait for others. */
+static bool waiting(const struct bwi_session *s) {
+    for (const struct bwi_save *v = s->saves; v; v = v->next)
+        if (v->state == BWI_SAVE_PENDING) return true;
+    return false;
+}
+
+static enum bwi_step sleep_on(struct bwi_follow *f) {
+    if (f->task.cancel) return BWI_STEP_END; /* nobody wakes it again */
+    struct bwi_session *s = f->s;
+    uint64_t now = bwi_loop_now_ns(f->task.loop);
+    /* Rank 0 commits by itself and hears of it there. */
+    bool eager = waiting(s) && s->cfg.rank != 0;
+    f->wake_ns = eager ? bwi_backoff_next(&f->backoff, s->ctx, now) : now + FOLLOW_IDLE_NS;
+    if (s->ctx->poll_max_ns > FOLLOW_IDLE_NS && !eager) f->wake_ns = now + s->ctx->poll_max_ns;
+    f->state = FOLLOW_SLEEP;
+    bwi_task_wake_at(&f->task, f->wake_ns);
+    return BWI_STEP_WAIT;
+}
+
+static enum bwi_step start_read(struct bwi_follow *f) {
+    if (!f->asked && bwi_loop_now_ns(f->task.loop) < f->wake_ns) {
+        bwi_task_wake_at(&f->task, f->wake_ns);
+        return BWI_STEP_WAIT;
+    }
+    if (f->asked) bwi_backoff_reset(&f->backoff, f->s->ctx);
+    f->asked = false;
+    f->read = (struct bwi_head_read){.ctx = f->s->ctx, .known = &f->s->head, .head = &f->head};
+    f->state = FOLLOW_READ;
+    bwi_head_read_start(&f->read, f->task.loop, &f->task);
+    return BWI_STEP_WAIT;
+}
+
+static enum bwi_step was_read(struct bwi_follow *f) {
+    if (f->read.task.running) return BWI_STEP_WAIT;
+    /* A history that cannot be read now says nothing; waits end at their deadlines. */
+    if (f->read.task.error.status < 0 || f->read.unchanged || !f->head.found) return sleep_on(f);
+    struct bwi_key key = bwi_key_history(f->s->ctx->run);
+    f->state = FOLLOW_SYNC;
+    bwi_call_prepare(&f->call, BWI_STORE_SYNC, key.s);
+    bwi_call_submit(&f->call, &f->task, f->s->ctx->tier[BWI_TIER_REMOTE]);
+    return BWI_STEP_WAIT;
+}
+
+static enum bwi_step synced(struct bwi_follow *f) {
+    if (f->call.op.error.status < 0) {
+        bwi_head_fini(&f->head);
+        return sleep_on(f);
+    }
+    bwi_gap_fini(&f->gap);
+    f->gap_n = bwi_session_needs_gap(f->s, &f->head) ? f->s->head.entry.n + 1 : f->head.entry.n;
+    f->state = FOLLOW_GAP;
+    return BWI_STEP_AGAIN;
+}
+
+/* A damaged or trimmed entry leaves a hole: what it said is unknown. Eras change only by repair and promotion, whose
+ * entries follow on each other too. */
+static enum bwi_step read_gap(struct bwi_follow *f) {
+    if (f->gap_n < f->head.entry.n) {
+        uint32_t era = f->head.entry.era;
+        for (size_t i = f->head.entry.lineage_count; i-- > 0;) {
+            if (f->head.entry.lineage[i].n > f->gap_n) continue;
+            era = f->head.entry.lineage[i].era;
+            break;
+        }
+        struct bwi_key key = bwi_key_entry(f->s->ctx->run, era, f->gap_n);
+        f->state = FOLLOW_GAP_ENTRY;
+        bwi_call_get(&f->call, &f->task, f->s->ctx->tier[BWI_TIER_REMOTE], key.s, BWI_ENTRY_BYTES_MAX);
+        return BWI_STEP_WAIT;
+    }
+    if (!bwi_gap_add(&f->gap, &f->head.entry)) f->gap.hole = true;
+    bwi_session_apply_head(f->s, &f->head, &f->gap);
+    bwi_gap_fini(&f->gap);
+    return sleep_on(f);
+}
+
+static enum bwi_step gap_entry(struct bwi_follow *f) {
+    struct bwi_entry e = {0};
+    bool sound = f->call.op.error.status == 0 && bwi_entry_decode(bwi_buf_span(&f->call.op.body), &e, NULL) == 0;
+    if (!sound || !bwi_gap_add(&f->gap, &e)) f->gap.hole = true;
+    bwi_entry_fini(&e);
+    f->gap_n++;
+    f->state = FOLLOW_GAP;
+    return BWI_STEP_AGAIN;
+}
+
+static enum bwi_step follow_step(struct bwi_task *t) {
+    struct bwi_follow *f = bwi_container_of(t, struct bwi_follow, task);
+    if (t->pending) return BWI_STEP_WAIT;
+    if (t->cancel && f->state == FOLLOW_SLEEP) return BWI_STEP_END;
+    switch (f->state) {
+    case FOLLOW_SLEEP: return start_read(f);
+    case FOLLOW_READ: return was_read(f);
+    case FOLLOW_SYNC: return synced(f);
+    case FOLLOW_GAP: return read_gap(f);
+    case FOLLOW_GAP_ENTRY: break;
+    }
+    return gap_entry(f);
+}
+
+struct bwi_follow *bwi_follow_new(void) {
+    return bwi_calloc(1, sizeof(struct bwi_follow));
+}
+
+void bwi_follow_free(struct bwi_follow *f) {
+    if (!f) return;
+    bwi_call_fini(&f->call);
+    bwi_gap_fini(&f->gap);
+    bwi_head_fini(&f->head);
+    bwi_free(f);
+}
+
+void bwi_follow_start(struct bwi_session *s) {
+    struct bwi_follow *f = s->follow;
+    f->s = s;
+    f->task.step = follow_step;
+    f->task.name = "follow";
+    f->state = FOLLOW_SLEEP;
+    bwi_backoff_reset(&f->backoff, s->ctx);
+    f->wake_ns = bwi_loop_now_ns(s->ctx->loop) + s->ctx->poll_max_ns;
+    bwi_task_start(s->ctx->loop, &f->task, NULL);
+}
+
+void bwi_follow_stop(struct bwi_session *s) {
+    if (s->follow->task.running) bwi_task_cancel(&s->follow->task);
+}
+
+void bwi_follow_wake(struct bwi_session *s) {
+    if (!s->follow->task.running) return;
+    s->follow->asked = true;
+    bwi_task_wake(&s->follow->task);
+}
+
+bool bwi_follow_running(const struct bwi_session *s) {
+    return s->follow->task.running;
+}

@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening: every rank says that it is there and what its node holds; rank 0 waits for all of them, resolves and
+ * registers; the others wait for its entry. doc/flows/open.md. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "base/vec.h"
+#include "checkpoint/resolve.h"
+#include "checkpoint/session_private.h"
+#include "checkpoint/store_id.h"
+
+#define OPEN_WINDOW 16u
+
+enum open_state {
+    OPEN_STORES,
+    OPEN_HOLDS, /* what this node's local tier holds */
+    OPEN_LOOK,  /* the first read of the history: who is current before this launch */
+    OPEN_LOOKED,
+    OPEN_INVENTORY, /* created */
+    OPEN_GATHER,    /* rank 0: list the launch until every group is there */
+    OPEN_GATHERED,
+    OPEN_READ, /* rank 0: read the inventories */
+    OPEN_HEAD, /* rank 0: the head to register on */
+    OPEN_RESOLVE,
+    OPEN_REGISTER,
+    OPEN_REGISTERED,
+    OPEN_JOIN, /* others: wait for rank 0's entry */
+    OPEN_JOINED,
+};
+
+struct bwi_open {
+    struct bwi_task task;
+    struct bwi_session *s;
+    enum open_state state;
+    struct bwi_store_ids ids;
+    struct bwi_holds holds;
+    struct bwi_head_read read;
+    struct bwi_head head;
+    struct bwi_call call;
+    struct bwi_buf bytes;
+    struct bwi_backoff backoff;
+    struct bwi_inventory *inventories;
+    uint32_t inventory_count;
+    struct {
+        struct bwi_call call;
+        bool used;
+    } slots[OPEN_WINDOW];
+    uint32_t next;
+    struct bwi_register reg;
+    struct bwi_resolve resolve;
+    struct bwi_decide decide;
+    struct bwi_sha resolved_on;
+    bool seen_set;
+    uint32_t seen_number, seen_nonce;
+    bool again; /* the head moved between resolve and register */
+};
+
+static enum bwi_step end(struct bwi_open *o) {
+    bwi_error_stage(&o->task.error, BW_STAGE_OPEN);
+    if (o->task.error.status < 0)
+        bwi_error_wrap(&o->task.error, "open run \"%s\", rank %u", o->s->ctx->run, o->s->cfg.rank);
+    return BWI_STEP_END;
+}
+
+static enum bwi_step fail(struct bwi_open *o, const struct bw_error *e) {
+    bwi_error_copy(&o->task.error, e);
+    return end(o);
+}
+
+static struct bwi_store *authority(struct bwi_open *o) {
+    return o->s->ctx->tier[BWI_TIER_REMOTE];
+}
+static bool late(struct bwi_open *o) {
+    return o->task.cancel || bwi_loop_now_ns(o->task.loop) >= o->s->cfg.open_deadline_ns;
+}
+
+/* Waits a while, then goes on in `state`. */
+static enum bwi_step pause_in(struct bwi_open *o, enum open_state state) {
+    uint64_t at = bwi_backoff_next(&o->backoff, o->s->ctx, bwi_loop_now_ns(o->task.loop));
+    if (at > o->s->cfg.open_deadline_ns) at = o->s->cfg.open_deadline_ns;
+    o->state = state;
+    bwi_task_wake_at(&o->task, at);
+    return BWI_STEP_WAIT;
+}
+
+/* --- saying that we are here --------------------------------------------------------------------------------- */
+
+static enum bwi_step start_holds(struct bwi_open *o) {
+    if (o->ids.task.running) return BWI_STEP_WAIT;
+    if (o->ids.task.error.status < 0) return fail(o, &o->ids.task.error);
+    o->state = OPEN_LOOK;
+    if (!o->s->ctx->tier[BWI_TIER_LOCAL]) return BWI_STEP_AGAIN;
+    o->holds = (struct bwi_holds){.ctx = o->s->ctx};
+    bwi_holds_start(&o->holds, o->task.loop, &o->task);
+    return BWI_STEP_WAIT;
+}
+
+static enum bwi_step look(struct bwi_open *o) {
+    if (o->holds.task.running) return BWI_STEP_WAIT;
+    if (o->holds.task.error.status < 0) return fail(o, &o->holds.task.error);
+    o->read = (struct bwi_head_read){.ctx = o->s->ctx, .head = &o->head};
+    o->state = OPEN_LOOKED;
+    bwi_head_read_start(&o->read, o->task.loop, &o->task);
+    return BWI_STEP_WAIT;
+}
+
+static void fill_register(struct bwi_open *o) {
+    struct bwi_session *s = o->s;
+    struct bwi_env *env = s->ctx->env;
+    o->reg = (struct bwi_register){.run = s->ctx->run,
+                                   .job = s->cfg.job,
+                                   .launch = s->cfg.launch,
+                                   .world = s->cfg.world,
+                                   .groups = s->groups,
+                                   .fan_out = s->groups > BWI_GROUPS_FLAT,
+                                   .nonce = (uint32_t)env->random_u64(env),
+                                   .uuid = bwi_uuid_random(env),
+                                   .mode = s->cfg.mode,
+                                   .label = s->cfg.label,
+                                   .seen_set = o->seen_set,
+                                   .seen_number = o->seen_number,
+                                   .seen_nonce = o->seen_nonce};
+}
+
+static int fill_inventory(struct bwi_open *o, struct bw_error *err) {
+    struct bwi_session *s = o->s;
+    struct bwi_inventory v = {.group = s->group, .groups = s->groups, .world = s->cfg.world, .rank_count = 1};
+    bwi_format(v.launch, sizeof v.launch, "%s", s->cfg.launch);
+    bwi_format(v.job, sizeof v.job, "%s", s->cfg.job);
+    bwi_format(v.host, sizeof v.host, "%s", s->ctx->host);
+    v.ranks[0] = s->cfg.rank;
+    v.writers[0] = s->ctx->writer;
+    v.holds = o->holds.count ? bwi_calloc(o->holds.count, sizeof *v.holds) : NULL;
+    if (o->holds.count && !v.holds) return bwi_error_nomem(err, o->holds.count * sizeof *v.holds, "inventory");
+    for (size_t i = 0; i < o->holds.count; i++) {
+        const struct bwi_summary *m = &o->holds.list[i];
+        struct bwi_hold *h = &v.holds[v.hold_count++];
+        *h = (struct bwi_hold){.id = m->id, .uuid = m->uuid, .group = m->group, .ref_count = m->ref_count};
+        memcpy(h->refs, m->refs, sizeof h->refs);
+    }
+    int rc = bwi_inventory_encode(&v, &o->bytes, err);
+    bwi_inventory_fini(&v);
+    return rc;
+}
+
+static enum bwi_step put_inventory(struct bwi_open *o) {
+    struct bw_error e = BW_ERROR_INIT;
+    if (o->read.task.running) return BWI_STEP_WAIT;
+    if (o->read.task.error.status < 0) return fail(o, &o->read.task.error);
+    const struct bwi_entry *head = o->head.found ? &o->head.entry : NULL;
+    if (head && strcmp(head->attempt.launch, o->s->cfg.launch) == 0) {
+        bwi_error_set(
+            &o->task.error, BW_E_NOT_MEMBER,
+            "launch \"%s\" is registered already, without this process: restart all ranks under a new launch id",
+            o->s->cfg.launch);
+        return end(o);
+    }
+    o->seen_set = head && head->attempt.set;
+    o->seen_number = o->seen_set ? head->attempt.number : 0;
+    o->seen_nonce = o->seen_set ? head->attempt.nonce : 0;
+    fill_register(o);
+    if (bwi_policy_may_register(head, &o->reg, &e) < 0 || fill_inventory(o, &e) < 0) return fail(o, &e);
+    struct bwi_key key = bwi_key_inventory(o->s->ctx->run, o->s->cfg.launch, o->s->group);
+    o->state = OPEN_INVENTORY;
+    bwi_call_create(&o->call, &o->task, authority(o), key.s, bwi_buf_span(&o->bytes));
+    return BWI_STEP_WAIT;
+}
+
+static enum bwi_step inventory_put(struct bwi_open *o) {
+    if (o->call.op.error.status == BW_E_EXISTS) {
+        bwi_error_set(&o->task.error, BW_E_NOT_MEMBER,
+                      "another process has joined launch \"%s\" as rank %u: restart all ranks under a new launch id",
+                      o->s->cfg.launch, o->s->cfg.rank);
+        return end(o);
+    }
+    if (o->call.op.error.status < 0) return fail(o, &o->call.op.error);
+    bwi_backoff_reset(&o->backoff, o->s->ctx);
+    o->state = o->s->cfg.rank == 0 ? OPEN_GATHER : OPEN_JOIN;
+    return BWI_STEP_AGAIN;
+}
+
+/* --- rank 0: gathering --------------------------------------------------------------------------------------- */
+
+static enum bwi_step gather(struct bwi_open *o) {
+    struct bwi_key prefix = bwi_key_launch(o->s->ctx->run, o->s->cfg.launch);
+    o->state = OPEN_GATHERED;
+    bwi_call_list(&o->call, &o->task, authority(o), prefix.s, NULL);
+    return BWI_STEP_WAIT;
+}
+
+static void name_missing(struct bwi_open *o, const bool *here, uint32_t count) {
+    char list[160] = "";
+    size_t at = 0;
+    uint32_t missing = 0;
+    for (uint32_t g = 0; g < o->s->groups; g++) {
+        if (here[g]) continue;
+        if (missing++ < 8 && at + 12 < sizeof list) {
+            bwi_format(list + at, sizeof list - at, "%s%u", at ? ", " : "", g);
+            at = strlen(list);
+        }
+    }
+    bwi_error_set(&o->task.error, o->task.cancel ? BW_E_CANCELLED : BW_E_TIMEOUT,
+                  "only %u of %u ranks of launch \"%s\" have arrived; missing: %s%s", count, o->s->groups,
+                  o->s->cfg.launch, list, missing > 8 ? ", ..." : "");
+}
+
+static enum bwi_step gathered(struct bwi_open *o) {
+    if (o->call.op.error.status < 0) return fail(o, &o->call.op.error);
+    bool *here = bwi_calloc(o->s->groups, sizeof *here);
+    if (!here) {
+        bwi_error_nomem(&o->task.error, o->s->groups, "launch");
+        return end(o);
+    }
+    uint32_t count = 0;
+    for (size_t i = 0; i < o->call.op.names.len; i++) {
+        uint64_t group;
+        const char *name = o->call.op.names.name[i];
+        if (strlen(name) != 11 || strcmp(name + 6, ".json") != 0 || !bwi_dec_padded_u64(name, 6, &group) ||
+            group >= o->s->groups)
+            continue;
+        here[group] = true;
+        count++;
+    }
+    if (count < o->s->groups && late(o)) {
+        name_missing(o, here, count);
+        bwi_free(here);
+        return end(o);
+    }
+    bwi_free(here);
+    if (count < o->s->groups) return pause_in(o, OPEN_GATHER);
+    o->inventories = bwi_calloc(o->s->groups, sizeof *o->inventories);
+    if (!o->inventories) {
+        bwi_error_nomem(&o->task.error, o->s->groups * sizeof *o->inventories, "launch");
+        return end(o);
+    }
+    o->inventory_count = o->s->groups;
+    o->state = OPEN_READ;
+    return BWI_STEP_AGAIN;
+}
+
+static int take_inventory(struct bwi_open *o, uint32_t group, struct bwi_store_op *op, struct bw_error *err) {
+    struct bwi_inventory *v = &o->inventories[group];
+    int rc = bwi_inventory_decode(bwi_buf_span(&op->body), v, err);
+    if (rc == 0 && (v->world != o->s->cfg.world || v->groups != o->s->groups))
+        rc = bwi_error_set(err, BW_E_INVALID, "rank %u was started with world size %u, rank 0 with %u", group, v->world,
+                           o->s->cfg.world);
+    if (rc == 0 && strcmp(v->job, o->s->cfg.job) != 0)
+        rc = bwi_error_set(err, BW_E_INVALID, "rank %u was started as job \"%s\", rank 0 as \"%s\"", group, v->job,
+                           o->s->cfg.job);
+    if (rc == 0 &&
+        (v->group != group || strcmp(v->launch, o->s->cfg.launch) != 0 || v->rank_count != 1 || v->ranks[0] != group))
+        rc = bwi_error_set(err, BW_E_CORRUPT, "inventory \"%s\" is that of another group", op->key);
+    return rc;
+}
+
+static enum bwi_step read_inventories(struct bwi_open *o) {
+    unsigned in_flight = 0;
+    for (size_t i = 0; i < OPEN_WINDOW; i++) {
+        struct bwi_call *call = &o->slots[i].call;
+        if (o->slots[i].used && !call->busy) {
+            o->slots[i].used = false;
+            uint64_t group = 0;
+            bwi_dec_padded_u64(strrchr(call->op.key, '/') + 1, 6, &group);
+            struct bw_error e = call->op.error;
+            if (e.status == 0) take_inventory(o, (uint32_t)group, &call->op, &e);
+            bwi_error_copy(&o->task.error, &e);
+            bwi_call_fini(call);
+        }
+        if (!o->slots[i].used && o->next < o->s->groups && o->task.error.status == 0) {
+            struct bwi_key key = bwi_key_inventory(o->s->ctx->run, o->s->cfg.launch, o->next++);
+            o->slots[i].used = true;
+            bwi_call_get(call, &o->task, authority(o), key.s, BWI_INVENTORY_BYTES_MAX);
+        }
+        in_flight += o->slots[i].used;
+    }
+    if (in_flight) return BWI_STEP_WAIT;
+    if (o->task.error.status < 0) return end(o);
+    o->state = OPEN_HEAD;
+    return BWI_STEP_AGAIN;
+}
+
+/* --- rank 0: resolve and register ---------------------------------------------------------------------------- */
+
+static enum bwi_step read_head(struct bwi_open *o) {
+    o->read = (struct bwi_head_read){.ctx = o->s->ctx, .head = &o->head};
+    o->state = OPEN_RESOLVE;
+    bwi_head_read_start(&o->read, o->task.loop, &o->task);
+    return BWI_STEP_WAIT;
+}
+
+static enum bwi_step resolve(struct bwi_open *o) {
+    struct bw_error e = BW_ERROR_INIT;
+    if (o->read.task.running) return BWI_STEP_WAIT;
+    if (o->read.task.error.status < 0) return fail(o, &o->read.task.error);
+    o->reg.mode = o->s->cfg.mode;
+    if (bwi_policy_may_register(o->head.found ? &o->head.entry : NULL, &o->reg, &e) < 0) return fail(o, &e);
+    o->resolved_on = o->head.sha;
+    o->resolve = (struct bwi_resolve){.ctx = o->s->ctx,
+                                      .head = &o->head,
+                                      .inventories = o->inventories,
+                                      .inventory_count = o->inventory_count,
+                                      .reg = &o->reg,
+                                      .rollback_step = o->s->cfg.resume_step,
+                                      .damage_fail = o->s->cfg.damage_fail};
+    o->state = OPEN_REGISTER;
+    bwi_resolve_start(&o->resolve, o->task.loop, &o->task);
+    return BWI_STEP_WAIT;
+}
+
+static int next_entry(void *user, const struct bwi_actor *a, struct bwi_entry *ret, struct bw_error *err) {
+    struct bwi_open *o = user;
+    if (bwi_policy_may_register(a->head, &o->reg, err) < 0) return err->status;
+    o->again = !bwi_sha_eq(&a->head_sha, &o->resolved_on);
+    return o->again ? 1 : bwi_policy_register(a, &o->reg, ret, err);
+}
+
+static enum bwi_step start_register(struct bwi_open *o) {
+    if (o->resolve.task.running) return BWI_STEP_WAIT;
+    if (o->resolve.task.error.status < 0) return fail(o, &o->resolve.task.error);
+    bwi_decide_fini(&o->decide);
+    o->decide =
+        (struct bwi_decide){.ctx = o->s->ctx, .next = next_entry, .user = o, .deadline_ns = o->s->cfg.open_deadline_ns};
+    o->state = OPEN_REGISTERED;
+    bwi_decide_start(&o->decide, o->task.loop, &o->task);
+    return BWI_STEP_WAIT;
+}
+
+/* What every rank reads from the entry: who it is, and what to go on from. */
+static void adopt(struct bwi_open *o, const struct bwi_head *h) {
+    struct bwi_session *s = o->s;
+    const struct bwi_entry *e = &h->entry;
+    s->attempt = e->attempt.number;
+    s->nonce = e->attempt.nonce;
+    s->fan_out = e->attempt.fan_out;
+    s->uuid = *bwi_policy_uuid(e);
+    struct bwi_resume *m = &s->resume;
+    bool own_event = e->event.type == BWI_EVENT_REGISTER && e->event.note[0];
+    *m = (struct bwi_resume){.from_checkpoint = e->from.set};
+    bwi_format(m->reason, sizeof m->reason, "%s",
+               own_event     ? e->event.note
+               : e->from.set ? "chosen by rank 0"
+                             : "a start from nothing");
+    if (!e->from.set) return;
+    const struct bwi_kept *k = bwi_policy_find_kept(e, &e->from.id);
+    m->id = e->from.id;
+    m->world = e->from.world;
+    m->groups = e->from.groups;
+    m->fan_out = e->from.fan_out;
+    m->uuid = s->uuid;
+    m->committed = k != NULL;
+    if (k) m->manifest = k->manifest;
+}
+
+static enum bwi_step open_now(struct bwi_open *o, struct bwi_head *h) {
+    adopt(o, h);
+    if (bwi_salvage_hold(o->s, o->holds.list, o->holds.count, &o->task.error) < 0) return end(o);
+    bwi_session_new_head(o->s, h);
+    o->s->opened = true;
+    bwi_follow_start(o->s);
+    bwi_salvage_start(o->s);
+    if (o->s->cfg.rank == 0) {
+        bwi_committer_start(o->s);
+        bwi_keeper_start(o->s);
+    }
+    return end(o);
+}
+
+static enum bwi_step registered(struct bwi_open *o) {
+    if (o->decide.task.running) return BWI_STEP_WAIT;
+    if (o->decide.task.error.status < 0) return fail(o, &o->decide.task.error);
+    if (!o->decide.created) {
+        bwi_head_fini(&o->head);
+        o->state = late(o) ? OPEN_REGISTERED : OPEN_HEAD;
+        if (!late(o)) return BWI_STEP_AGAIN;
+        bwi_error_set(&o->task.error, BW_E_TIMEOUT, "the history went on changing until the deadline");
+        return end(o);
+    }
+    return open_now(o, &o->decide.head);
+}
+
+/* --- the others ---------------------------------------------------------------------------------------------- */
+
+static enum bwi_step join(struct bwi_open *o) {
+    o->read = (struct bwi_head_read){.ctx = o->s->ctx, .known = o->head.found ? &o->head : NULL, .head = &o->head};
+    o->state = OPEN_JOINED;
+    bwi_head_read_start(&o->read, o->task.loop, &o->task);
+    return BWI_STEP_WAIT;
+}
+
+static enum bwi_step joined(struct bwi_open *o) {
+    struct bw_error e = BW_ERROR_INIT;
+    if (o->read.task.running) return BWI_STEP_WAIT;
+    if (o->read.task.error.status < 0) return fail(o, &o->read.task.error);
+    const struct bwi_entry *head = o->head.found ? &o->head.entry : NULL;
+    if (head && head->attempt.set && strcmp(head->attempt.launch, o->s->cfg.launch) == 0) return open_now(o, &o->head);
+    if (bwi_policy_may_register(head, &o->reg, &e) < 0) return fail(o, &e);
+    if (!late(o)) return pause_in(o, OPEN_JOIN);
+    bwi_error_set(&o->task.error, o->task.cancel ? BW_E_CANCELLED : BW_E_TIMEOUT,
+                  "rank 0 has not registered launch \"%s\" by the deadline", o->s->cfg.launch);
+    return end(o);
+}
+
+static enum bwi_step open_step(struct bwi_task *t) {
+    struct bwi_open *o = bwi_container_of(t, struct bwi_open, task);
+    if (t->pending && o->state != OPEN_READ) return BWI_STEP_WAIT;
+    switch (o->state) {
+    case OPEN_STORES: return start_holds(o);
+    case OPEN_HOLDS:
+    case OPEN_LOOK: return look(o);
+    case OPEN_LOOKED: return put_inventory(o);
+    case OPEN_INVENTORY: return inventory_put(o);
+    case OPEN_GATHER: return gather(o);
+    case OPEN_GATHERED: return gathered(o);
+    case OPEN_READ: return read_inventories(o);
+    case OPEN_HEAD: return read_head(o);
+    case OPEN_RESOLVE: return resolve(o);
+    case OPEN_REGISTER: return start_register(o);
+    case OPEN_REGISTERED: return registered(o);
+    case OPEN_JOIN: return join(o);
+    case OPEN_JOINED: break;
+    }
+    return joined(o);
+}
+
+void bwi_open_free(struct bwi_open *o) {
+    if (!o) return;
+    bwi_holds_fini(&o->holds);
+    bwi_head_fini(&o->head);
+    bwi_call_fini(&o->call);
+    bwi_buf_fini(&o->bytes);
+    for (uint32_t i = 0; i < o->inventory_count; i++) bwi_inventory_fini(&o->inventories[i]);
+    bwi_free(o->inventories);
+    bwi_decide_fini(&o->decide);
+    bwi_free(o);
+}
+
+struct bwi_task *bwi_session_open(struct bwi_session *s, struct bwi_task *parent) {
+    struct bwi_open *o = s->open;
+    o->s = s;
+    o->task.step = open_step;
+    o->task.name = "open";
+    o->state = OPEN_STORES;
+    bwi_task_start(s->ctx->loop, &o->task, parent);
+    o->ids = (struct bwi_store_ids){.ctx = s->ctx, .create = true};
+    bwi_store_ids_start(&o->ids, s->ctx->loop, &o->task);
+    return &o->task;
+}
+
+struct bwi_open *bwi_open_new(void) {
+    return bwi_calloc(1, sizeof(struct bwi_open));
+}

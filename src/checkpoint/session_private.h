@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Making and freeing the machines of a session. Used by session*.c only. */
+#ifndef BWI_CHECKPOINT_SESSION_PRIVATE_H
+#define BWI_CHECKPOINT_SESSION_PRIVATE_H
+
+#include "checkpoint/session.h"
+
+struct bwi_open *bwi_open_new(void);
+void bwi_open_free(struct bwi_open *o);
+struct bwi_follow *bwi_follow_new(void);
+void bwi_follow_free(struct bwi_follow *f);
+struct bwi_committer *bwi_committer_new(void);
+void bwi_committer_free(struct bwi_committer *c);
+struct bwi_keeper *bwi_keeper_new(void);
+void bwi_keeper_free(struct bwi_keeper *k);
+struct bwi_salvage *bwi_salvage_new(void);
+void bwi_salvage_free(struct bwi_salvage *s);
+/* Takes what open has found on the local tier: the groups of the open from are remembered. */
+int bwi_salvage_hold(struct bwi_session *s, const struct bwi_summary *held, size_t count, struct bw_error *err);
+bool bwi_follow_running(const struct bwi_session *s);
+bool bwi_committer_running(const struct bwi_session *s);
+bool bwi_keeper_running(const struct bwi_session *s);
+bool bwi_salvage_running(const struct bwi_session *s);
+
+/* Starts the task of a save that has failed before it was started, so that the others are told. */
+void bwi_save_fail(struct bwi_save *v, const struct bw_error *e);
+/* The history has decided about this save: committed, or not. */
+void bwi_save_outcome(struct bwi_save *v, bool committed, int status, const char *why);
+
+#endif

@@ -1,0 +1,574 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One save, from its beginning to its end. doc/flows/save.md; the states are its steps. */
+#include <string.h>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "base/vec.h"
+#include "checkpoint/session_private.h"
+
+/* A mark or an abort entry that cannot be written is tried again this often; then the others find out by the next
+ * commit. */
+#define MARK_TRIES 6u
+
+static struct bwi_context *ctx_of(const struct bwi_save *v) {
+    return v->session->ctx;
+}
+static bool two_tiers(const struct bwi_save *v) {
+    return ctx_of(v)->tier[BWI_TIER_LOCAL] != NULL;
+}
+static enum bwi_tier first_tier(const struct bwi_save *v) {
+    return two_tiers(v) ? BWI_TIER_LOCAL : BWI_TIER_REMOTE;
+}
+static uint64_t now(const struct bwi_save *v) {
+    return bwi_loop_now_ns(ctx_of(v)->loop);
+}
+
+static enum bwi_step go(struct bwi_save *v, enum bwi_save_state state) {
+    v->state = state;
+    return BWI_STEP_AGAIN;
+}
+
+/* The first failure counts; everything that runs for the save is stopped. */
+static enum bwi_step fail(struct bwi_save *v, const struct bw_error *e) {
+    if (bwi_error_copy(&v->error, e) < 0 && v->error.message[0])
+        bwi_error_wrap(&v->error, "save step %llu", (unsigned long long)v->step);
+    return go(v, BWI_SAVE_STOP);
+}
+
+static enum bwi_step pause_save(struct bwi_save *v) {
+    v->retry_ns = bwi_backoff_next(&v->backoff, ctx_of(v), now(v));
+    bwi_task_wake_at(&v->task, v->retry_ns);
+    return BWI_STEP_WAIT;
+}
+
+static bool pausing(struct bwi_save *v) {
+    if (now(v) >= v->retry_ns) return false;
+    bwi_task_wake_at(&v->task, v->retry_ns);
+    return true;
+}
+
+/* --- room and packs ------------------------------------------------------------------------------------------ */
+
+/* Something in flight can free room only while it is still on its way to the authority. */
+static bool others_may_free_room(const struct bwi_save *v) {
+    for (const struct bwi_save *o = v->session->saves; o; o = o->next)
+        if (o != v && o->state != BWI_SAVE_ENDED && o->state != BWI_SAVE_BEGUN) return true;
+    return false;
+}
+
+static enum bwi_step make_room(struct bwi_save *v) {
+    struct bwi_session *s = v->session;
+    if (!two_tiers(v)) return go(v, BWI_SAVE_WRITE);
+    if (!v->room.task.step) {
+        static const struct bwi_room none = {0};
+        v->room = none;
+        v->room.ctx = ctx_of(v);
+        v->room.group = s->group;
+        v->room.fan_out = s->fan_out;
+        v->room.head = s->head.found ? &s->head.entry : NULL;
+        v->room.need_bytes = v->plan.stored_bytes;
+        v->room.quota_bytes = s->cfg.local_quota_bytes;
+        v->room.busy_count = bwi_session_busy(s, v->busy, BWI_SAVES_MAX);
+        v->room.busy = v->busy;
+        bwi_room_start(&v->room, ctx_of(v)->loop, &v->task);
+        return BWI_STEP_WAIT;
+    }
+    if (v->room.task.running) return BWI_STEP_WAIT;
+    struct bw_error e = v->room.task.error;
+    if (e.status == 0 && v->room.evicted)
+        bwi_session_note(s, 0, v->step, "evicted %u checkpoints (%llu bytes) from the local tier", v->room.evicted,
+                         (unsigned long long)v->room.evicted_bytes);
+    bool fits = e.status == 0 && v->room.fits;
+    v->room.task.step = NULL;
+    if (e.status < 0) return fail(v, &e);
+    if (fits) return go(v, BWI_SAVE_WRITE);
+    if (others_may_free_room(v)) return pause_save(v);
+    bwi_error_set(&e, BW_E_NOSPACE, "%llu bytes do not fit on the local tier, and nothing there may be evicted",
+                  (unsigned long long)v->plan.stored_bytes);
+    return fail(v, &e);
+}
+
+static enum bwi_step write_packs(struct bwi_save *v) {
+    struct bw_error e = BW_ERROR_INIT;
+    if (!v->write.ctx) {
+        v->write = (struct bwi_pack_write){.ctx = ctx_of(v),
+                                           .tier = first_tier(v),
+                                           .plan = &v->plan,
+                                           .id = v->id,
+                                           .group = v->session->group,
+                                           .fan_out = v->session->fan_out};
+        if (bwi_pack_write_start(&v->write, &v->task, &e) < 0) {
+            v->captured = true;
+            return fail(v, &e);
+        }
+        return BWI_STEP_WAIT;
+    }
+    if (v->write.captured && !v->captured && v->write.task.error.status == 0) {
+        v->captured = true;
+        v->stats.arena_wait_ns = v->write.arena_wait_ns;
+        bwi_session_level(v, BW_CAPTURED);
+    }
+    if (v->write.task.running) return BWI_STEP_WAIT;
+    v->captured = true;
+    if (v->write.task.error.status < 0) {
+        bwi_error_stage(&v->write.task.error, BW_STAGE_WRITE);
+        return fail(v, &v->write.task.error);
+    }
+    bwi_session_level(v, BW_CAPTURED);
+    return go(v, BWI_SAVE_PUBLISH);
+}
+
+/* --- layout, content, placement, summary --------------------------------------------------------------------- */
+
+static int encode_placement(struct bwi_save *v, const struct bwi_sha *content, struct bw_error *err) {
+    struct bwi_plan *p = &v->plan;
+    struct bwi_placement place = {.content = *content,
+                                  .writer = ctx_of(v)->writer,
+                                  .pack_count = (uint32_t)p->pack_count,
+                                  .extent_count = p->content.extent_count,
+                                  .places = p->places};
+    struct bwi_key *keys = bwi_calloc(p->pack_count + 1, sizeof *keys);
+    place.packs = bwi_calloc(p->pack_count + 1, sizeof *place.packs);
+    int rc = keys && place.packs ? 0 : bwi_error_nomem(err, (p->pack_count + 1) * sizeof *keys, "placement");
+    for (uint32_t i = 0; rc == 0 && i < place.pack_count; i++) {
+        keys[i] = bwi_key_pack(ctx_of(v)->run, v->session->fan_out, &v->id, v->session->group, i, ctx_of(v)->writer);
+        place.packs[i] = (struct bwi_pack_ref){.key = bwi_span_str(keys[i].s),
+                                               .file_bytes = p->packs[i].file_bytes,
+                                               .header_bytes = p->packs[i].header.len,
+                                               .header = v->write.headers[i]};
+    }
+    if (rc == 0) rc = bwi_placement_encode(&place, &v->placement, err);
+    bwi_free(place.packs);
+    bwi_free(keys);
+    return rc;
+}
+
+static int make_summary(struct bwi_save *v, struct bw_error *err) {
+    struct bwi_plan *p = &v->plan;
+    struct bwi_session *s = v->session;
+    int rc = bwi_content_encode(&p->content, &v->content, err);
+    struct bwi_sha content = bwi_sha_of(bwi_buf_span(&v->content));
+    if (rc == 0) rc = encode_placement(v, &content, err);
+    if (rc < 0) return rc;
+    struct bwi_summary *m = &v->summary;
+    *m = (struct bwi_summary){.uuid = s->uuid,
+                              .id = v->id,
+                              .group = s->group,
+                              .groups = s->groups,
+                              .world = s->cfg.world,
+                              .fan_out = s->fan_out,
+                              .rank_count = 1,
+                              .layout = p->layout_sha,
+                              .content = content,
+                              .layout_bytes = p->layout_bytes.len,
+                              .content_bytes = v->content.len,
+                              .placement_bytes = v->placement.len,
+                              .writer = ctx_of(v)->writer,
+                              .raw_bytes = p->raw_bytes,
+                              .stored_bytes = p->stored_bytes,
+                              .pack_count = (uint32_t)p->pack_count};
+    m->ranks[0] = s->cfg.rank;
+    m->placement = bwi_sha_of(bwi_buf_span(&v->placement));
+    return 0;
+}
+
+/* The group is complete in the first tier. */
+static enum bwi_step published(struct bwi_save *v) {
+    struct bwi_session *s = v->session;
+    enum bwi_tier t = first_tier(v);
+    v->complete = true;
+    v->tiers |= 1u << t;
+    s->layout_known[t] = v->summary.layout;
+    s->layout_known_set[t] = true;
+    uint64_t *objects = t == BWI_TIER_LOCAL ? &v->stats.objects_local : &v->stats.objects_remote;
+    *objects += v->write.objects + v->publish.objects;
+    bwi_session_level(v, t == BWI_TIER_LOCAL ? BW_LOCAL : BW_REMOTE);
+    bwi_backoff_reset(&v->backoff, s->ctx);
+    return go(v, t == BWI_TIER_LOCAL ? BWI_SAVE_QUEUE : BWI_SAVE_PENDING);
+}
+
+static enum bwi_step publish(struct bwi_save *v) {
+    struct bwi_session *s = v->session;
+    struct bw_error e = BW_ERROR_INIT;
+    enum bwi_tier t = first_tier(v);
+    if (!v->publish.ctx) {
+        if (make_summary(v, &e) < 0) return fail(v, &e);
+        bool known = s->layout_known_set[t] && bwi_sha_eq(&s->layout_known[t], &v->summary.layout);
+        v->publish = (struct bwi_publish){.ctx = s->ctx,
+                                          .store = s->ctx->tier[t],
+                                          .summary = &v->summary,
+                                          .layout = bwi_buf_span(&v->plan.layout_bytes),
+                                          .content = bwi_buf_span(&v->content),
+                                          .placement = bwi_buf_span(&v->placement),
+                                          .layout_known = known};
+        bwi_publish_start(&v->publish, s->ctx->loop, &v->task);
+        return BWI_STEP_WAIT;
+    }
+    if (v->publish.task.running) return BWI_STEP_WAIT;
+    if (v->publish.task.error.status < 0) {
+        bwi_error_stage(&v->publish.task.error, BW_STAGE_WRITE);
+        return fail(v, &v->publish.task.error);
+    }
+    return published(v);
+}
+
+/* --- drain --------------------------------------------------------------------------------------------------- */
+
+/* Groups drain in step order, so that a later commit costs only a laggard that failed. */
+static enum bwi_step queue(struct bwi_save *v) {
+    for (const struct bwi_save *o = v->session->saves; o && o != v; o = o->next)
+        if (o->state != BWI_SAVE_BEGUN && o->state < BWI_SAVE_PENDING) return BWI_STEP_WAIT;
+    if (pausing(v)) return BWI_STEP_WAIT;
+    const struct bwi_session *x = v->session;
+    bool known = x->layout_known_set[BWI_TIER_REMOTE] &&
+                 bwi_sha_eq(&x->layout_known[BWI_TIER_REMOTE], &v->summary.layout);
+    v->drain = (struct bwi_drain){.ctx = ctx_of(v),
+                                  .id = v->id,
+                                  .group = x->group,
+                                  .fan_out = x->fan_out,
+                                  .layout_known = known,
+                                  .pace = x->cfg.drain_bytes_per_s ? &v->session->pace : NULL};
+    v->state = BWI_SAVE_DRAIN;
+    bwi_drain_start(&v->drain, ctx_of(v)->loop, &v->task);
+    return BWI_STEP_WAIT;
+}
+
+static enum bwi_step drained(struct bwi_save *v) {
+    struct bw_error *e = &v->drain.task.error;
+    if (v->drain.task.running) return BWI_STEP_WAIT;
+    if (e->status == 0) {
+        v->tiers |= 1u << BWI_TIER_REMOTE;
+        v->stats.objects_remote += v->drain.objects;
+        v->session->layout_known[BWI_TIER_REMOTE] = v->summary.layout;
+        v->session->layout_known_set[BWI_TIER_REMOTE] = true;
+        bwi_session_level(v, BW_REMOTE);
+        return go(v, BWI_SAVE_PENDING);
+    }
+    bwi_error_stage(e, BW_STAGE_DRAIN);
+    bool hopeless =
+        e->status == BW_E_CORRUPT || e->status == BW_E_NOTFOUND || e->status == BW_E_FORMAT || e->status == BW_E_EXISTS;
+    if (hopeless) return fail(v, e);
+    /* While a whole local copy exists a drain is tried again; who waits is told by its deadline, who listens by this
+     * note. */
+    v->drain_failures++;
+    bwi_session_note(v->session, e->status, v->step, "drain failed (%u): %.200s", v->drain_failures, e->message);
+    v->state = BWI_SAVE_QUEUE;
+    return pause_save(v);
+}
+
+static void wake_the_rest(struct bwi_save *v) {
+    for (struct bwi_save *o = v->next; o; o = o->next)
+        if (o->task.running) bwi_task_wake(&o->task);
+}
+
+static enum bwi_step pending(struct bwi_save *v) {
+    if (!v->told_pending) {
+        v->told_pending = true;
+        wake_the_rest(v);
+        bwi_follow_wake(v->session);
+        bwi_committer_wake(v->session);
+    }
+    return BWI_STEP_WAIT;
+}
+
+/* --- the end ------------------------------------------------------------------------------------------------- */
+
+static bool stop_child(struct bwi_task *t) {
+    if (!t->running) return true;
+    if (!t->cancel) bwi_task_cancel(t);
+    return false;
+}
+
+static enum bwi_step stop(struct bwi_save *v) {
+    bool stopped = stop_child(&v->room.task) & stop_child(&v->write.task) & stop_child(&v->publish.task) &
+                   stop_child(&v->drain.task);
+    if (!stopped) return BWI_STEP_WAIT;
+    v->captured = true;
+    if (v->committed || v->left) return BWI_STEP_END;
+    return go(v, BWI_SAVE_CLEAN);
+}
+
+/* A group without a summary is nothing to anybody: its bytes are given back at once. */
+static enum bwi_step clean(struct bwi_save *v) {
+    bool nothing = v->complete || !v->write.ctx;
+    if (!nothing && !v->cleaned) {
+        struct bwi_key dir = bwi_key_data_of(ctx_of(v)->run, v->session->fan_out, &v->id, v->session->group);
+        v->cleaned = true;
+        bwi_call_prepare(&v->clean, BWI_STORE_DELETE_PREFIX, dir.s);
+        bwi_call_submit(&v->clean, &v->task, ctx_of(v)->tier[first_tier(v)]);
+        return BWI_STEP_WAIT;
+    }
+    if (v->clean.op.error.status < 0)
+        bwi_session_note(v->session, v->clean.op.error.status, v->step, "leftovers stay for the next sweep: %.180s",
+                         v->clean.op.error.message);
+    /* Who was told by the history need not tell it. */
+    if (v->outcome_set || v->session->over) return BWI_STEP_END;
+    return go(v, BWI_SAVE_MARK);
+}
+
+static enum bwi_step mark(struct bwi_save *v) {
+    if (pausing(v)) return BWI_STEP_WAIT;
+    if (!v->mark.ctx) {
+        v->mark =
+            (struct bwi_mark_put){.ctx = ctx_of(v), .id = v->id, .group = v->session->group, .status = v->error.status};
+        bwi_format(v->mark.reason, sizeof v->mark.reason, "%.390s", v->error.message);
+        bwi_mark_put_start(&v->mark, ctx_of(v)->loop, &v->task);
+        return BWI_STEP_WAIT;
+    }
+    if (v->mark.task.running) return BWI_STEP_WAIT;
+    if (v->outcome_set || v->session->over) return BWI_STEP_END;
+    if (v->mark.task.error.status == 0) return go(v, BWI_SAVE_ABORT);
+    if (++v->mark_failures >= MARK_TRIES || v->session->closing) {
+        bwi_session_note(v->session, v->mark.task.error.status, v->step, "the other ranks could not be told: %.200s",
+                         v->mark.task.error.message);
+        return BWI_STEP_END;
+    }
+    v->mark.ctx = NULL;
+    return pause_save(v);
+}
+
+static int abort_entry(void *user, const struct bwi_actor *a, struct bwi_entry *ret, struct bw_error *err) {
+    struct bwi_save *v = user;
+    if (!a->head) return 1;
+    char note[256];
+    bwi_format(note, sizeof note, "rank %u: %.200s", v->session->cfg.rank, v->error.message);
+    int rc = bwi_policy_abort(a, &v->id, note, ret, err);
+    if (rc != BW_E_STATE) return rc;
+    bw_error_clear(err);
+    return 1;
+}
+
+static enum bwi_step abort_save(struct bwi_save *v) {
+    if (!v->decide.ctx) {
+        uint64_t patience = 30 * BWI_NS_PER_S;
+        v->decide =
+            (struct bwi_decide){.ctx = ctx_of(v), .next = abort_entry, .user = v, .deadline_ns = now(v) + patience};
+        bwi_decide_start(&v->decide, ctx_of(v)->loop, &v->task);
+        return BWI_STEP_WAIT;
+    }
+    if (v->decide.task.running) return BWI_STEP_WAIT;
+    if (v->decide.task.error.status < 0)
+        bwi_session_note(v->session, v->decide.task.error.status, v->step, "the abort could not be entered: %.200s",
+                         v->decide.task.error.message);
+    bool was_set = v->outcome_set;
+    v->outcome_set = true; /* this save is told by itself, not by the head that it has made */
+    bool committed = v->decide.head.found && bwi_policy_find_kept(&v->decide.head.entry, &v->id) != NULL;
+    bwi_session_new_head(v->session, &v->decide.head);
+    if (committed && !was_set) {
+        v->committed = true;
+        bw_error_clear(&v->error);
+        bwi_session_level(v, BW_COMMITTED);
+    }
+    return BWI_STEP_END;
+}
+
+void bwi_save_outcome(struct bwi_save *v, bool committed, int status, const char *why) {
+    if (v->outcome_set) return;
+    v->outcome_set = true;
+    v->committed = committed;
+    if (committed) {
+        bw_error_clear(&v->error);
+        bwi_session_level(v, BW_COMMITTED);
+    } else {
+        bwi_error_set(&v->error, status, "step %llu was not committed: %s", (unsigned long long)v->step, why);
+    }
+    /* A save that is being described is not stopped under its caller's hands: its start fails. */
+    if (v->state == BWI_SAVE_BEGUN) return;
+    if (v->state < BWI_SAVE_STOP) v->state = BWI_SAVE_STOP;
+    bwi_task_wake(&v->task);
+}
+
+static enum bwi_step save_step(struct bwi_task *t) {
+    struct bwi_save *v = bwi_container_of(t, struct bwi_save, task);
+    if (t->cancel && v->state < BWI_SAVE_STOP) v->state = BWI_SAVE_STOP;
+    if (v->clean.busy) return BWI_STEP_WAIT;
+    switch (v->state) {
+    case BWI_SAVE_BEGUN: return BWI_STEP_WAIT;
+    case BWI_SAVE_ROOM: return pausing(v) ? BWI_STEP_WAIT : make_room(v);
+    case BWI_SAVE_WRITE: return write_packs(v);
+    case BWI_SAVE_PUBLISH: return publish(v);
+    case BWI_SAVE_QUEUE: return queue(v);
+    case BWI_SAVE_DRAIN: return drained(v);
+    case BWI_SAVE_PENDING: return pending(v);
+    case BWI_SAVE_STOP: return stop(v);
+    case BWI_SAVE_CLEAN: return clean(v);
+    case BWI_SAVE_MARK: return mark(v);
+    case BWI_SAVE_ABORT: return abort_save(v);
+    case BWI_SAVE_ENDED: break;
+    }
+    return BWI_STEP_END;
+}
+
+static void save_ended(struct bwi_task *t) {
+    bwi_session_save_ended(bwi_container_of(t, struct bwi_save, task));
+}
+
+static void start_task(struct bwi_save *v) {
+    v->task.step = save_step;
+    v->task.ended = save_ended;
+    v->task.name = "save";
+    v->start_ns = now(v);
+    bwi_backoff_reset(&v->backoff, ctx_of(v));
+    bwi_task_start(ctx_of(v)->loop, &v->task, NULL);
+}
+
+void bwi_save_fail(struct bwi_save *v, const struct bw_error *e) {
+    if (v->state >= BWI_SAVE_STOP) return;
+    bwi_error_copy(&v->error, e);
+    v->state = BWI_SAVE_STOP;
+    if (v->task.running)
+        bwi_task_wake(&v->task);
+    else
+        start_task(v);
+}
+
+/* --- called by the owner of the session ---------------------------------------------------------------------- */
+
+/* The larger of this rank's last try of the step plus one, and the try that the history says is current. */
+static uint32_t next_try(const struct bwi_session *s, uint64_t step) {
+    uint32_t tri = s->head.found ? bwi_policy_try(&s->head.entry, step) : 0;
+    for (uint32_t i = 0; i < s->begun_count; i++)
+        if (s->begun[i].step == step && s->begun[i].tri + 1 > tri) tri = s->begun[i].tri + 1;
+    return tri;
+}
+
+static void remember_try(struct bwi_session *s, uint64_t step, uint32_t tri) {
+    const uint32_t cap = sizeof s->begun / sizeof *s->begun;
+    uint32_t keep = s->begun_count < cap ? s->begun_count : cap - 1;
+    memmove(s->begun + 1, s->begun, keep * sizeof *s->begun);
+    s->begun[0] = (struct bwi_begun){step, tri};
+    s->begun_count = keep + 1;
+}
+
+static int may_begin(struct bwi_session *s, uint64_t step, struct bw_error *err) {
+    if (s->over) {
+        bwi_error_copy(err, &s->over_error);
+        return s->over_error.status;
+    }
+    if (s->closing) return bwi_error_set(err, BW_E_STATE, "the checkpointer is closing");
+    if (step > BW_STEP_MAX)
+        return bwi_error_set(err, BW_E_INVALID, "step %llu is above the greatest step %llu", (unsigned long long)step,
+                             (unsigned long long)BW_STEP_MAX);
+    if (s->highest_set && step < s->highest_step)
+        return bwi_error_set(err, BW_E_REFUSED,
+                             "step %llu is below step %llu, which was begun before: steps rise within a launch",
+                             (unsigned long long)step, (unsigned long long)s->highest_step);
+    if (s->resume.from_checkpoint && step <= s->resume.id.step)
+        return bwi_error_set(err, BW_E_REFUSED, "step %llu is not above step %llu, from which this launch went on",
+                             (unsigned long long)step, (unsigned long long)s->resume.id.step);
+    for (const struct bwi_save *v = s->saves; v; v = v->next)
+        if (v->step == step && !v->outcome_set && v->error.status == 0)
+            return bwi_error_set(err, BW_E_STATE, "step %llu is being saved", (unsigned long long)step);
+    for (const struct bwi_save *v = s->saves; v; v = v->next)
+        if (v->step == step && v->committed)
+            return bwi_error_set(err, BW_E_REFUSED, "step %llu is committed", (unsigned long long)step);
+    return 0;
+}
+
+int bwi_session_begin(struct bwi_session *s, uint64_t step, struct bwi_save **ret, struct bw_error *err) {
+    int rc = may_begin(s, step, err);
+    if (rc < 0) return rc;
+    struct bwi_save *v = bwi_calloc(1, sizeof *v);
+    if (!v) return bwi_error_nomem(err, sizeof *v, "save");
+    v->session = s;
+    v->step = step;
+    v->id = (struct bwi_id){.step = step, .attempt = s->attempt, .nonce = s->nonce, .tri = next_try(s, step)};
+    v->state = BWI_SAVE_BEGUN;
+    v->begun_ns = v->start_ns = now(v);
+    bwi_description_init(&v->description);
+    remember_try(s, step, v->id.tri);
+    s->highest_step = step;
+    s->highest_set = true;
+    struct bwi_save **at = &s->saves;
+    while (*at) at = &(*at)->next;
+    *at = v;
+    s->stats.saves_begun++;
+    *ret = v;
+    return 0;
+}
+
+int bwi_session_start(struct bwi_save *v, struct bw_error *err) {
+    struct bwi_session *s = v->session;
+    struct bw_error e = BW_ERROR_INIT;
+    if (v->started || v->state != BWI_SAVE_BEGUN)
+        return bwi_error_set(err, BW_E_STATE, "step %llu was started already", (unsigned long long)v->step);
+    v->started = true;
+    v->start_ns = now(v);
+    if (v->outcome_set || v->error.status) e = v->error;
+    if (e.status == 0) bwi_description_own(&v->description, &e);
+    if (e.status == 0 &&
+        bwi_plan_make(&v->description, s->cfg.rank, s->cfg.extent_bytes, s->cfg.pack_bytes, &v->plan, &e) == 0)
+        v->planned = true;
+    if (e.status < 0) {
+        bwi_error_stage(&e, BW_STAGE_PLAN);
+        bwi_error_wrap(&e, "save step %llu", (unsigned long long)v->step);
+        v->reported = true;
+        bwi_save_fail(v, &e);
+        bwi_error_copy(err, &e);
+        return e.status;
+    }
+    v->stats.raw_bytes = v->plan.raw_bytes;
+    v->stats.described_bytes = v->description.bytes;
+    v->stats.tensors = v->description.tensor_count;
+    v->state = BWI_SAVE_ROOM;
+    uint64_t started = v->start_ns;
+    start_task(v);
+    v->start_ns = started; /* planning is part of the stall */
+    return 0;
+}
+
+void bwi_session_cancel(struct bwi_save *v) {
+    struct bw_error e = BW_ERROR_INIT;
+    if (v->cancelled || v->state >= BWI_SAVE_STOP) return;
+    v->cancelled = true;
+    bwi_error_set(&e, BW_E_CANCELLED, "save step %llu: cancelled by the caller", (unsigned long long)v->step);
+    bwi_save_fail(v, &e);
+}
+
+static void save_free(struct bwi_save *v) {
+    bwi_pack_write_fini(&v->write);
+    if (v->planned) bwi_plan_fini(&v->plan);
+    bwi_description_fini(&v->description);
+    bwi_buf_fini(&v->placement);
+    bwi_buf_fini(&v->content);
+    bwi_call_fini(&v->clean);
+    bwi_decide_fini(&v->decide);
+    bwi_free(v);
+}
+
+void bwi_session_release(struct bwi_save *v) {
+    v->released = true;
+    if (v->state == BWI_SAVE_BEGUN) {
+        struct bw_error e = BW_ERROR_INIT;
+        bwi_error_set(&e, BW_E_CANCELLED, "save step %llu: dropped before it was started", (unsigned long long)v->step);
+        v->reported = true;
+        bwi_save_fail(v, &e);
+    }
+    if (v->state != BWI_SAVE_ENDED) return;
+    struct bwi_save **at = &v->session->saves;
+    while (*at && *at != v) at = &(*at)->next;
+    if (*at) *at = v->next;
+    save_free(v);
+}
+
+void bwi_session_skip(struct bwi_session *s, uint64_t step) {
+    struct bwi_save *v;
+    struct bw_error e = BW_ERROR_INIT;
+    uint64_t highest = s->highest_step;
+    bool set = s->highest_set;
+    if (set && step < highest) s->highest_set = false; /* a step of the past, refused on behalf of the others */
+    int rc = bwi_session_begin(s, step, &v, &e);
+    if (set && step < highest) {
+        s->highest_set = true;
+        s->highest_step = highest;
+    }
+    if (rc < 0) return;
+    s->stats.saves_begun--;
+    s->stats.saves_skipped++;
+    s->stats.saves_failed--; /* it ends as failed, and a skip is not counted as one */
+    bwi_error_set(&e, BW_E_SKIPPED, "skipped by rank %u", s->cfg.rank);
+    v->reported = true;
+    v->released = true;
+    bwi_save_fail(v, &e);
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading and making store.json. */
+#include "checkpoint/store_id.h"
+
+#include <string.h>
+
+#include "base/error.h"
+
+#define STORE_ID_KEY "store.json"
+
+enum store_id_state { STORE_ID_READ, STORE_ID_TAKE, STORE_ID_MADE };
+
+struct bwi_uuid bwi_uuid_random(struct bwi_env *env) {
+    uint64_t word[2] = {env->random_u64(env), env->random_u64(env)};
+    struct bwi_uuid u;
+    memcpy(u.b, word, sizeof u.b);
+    return u;
+}
+
+static enum bwi_step end(struct bwi_store_ids *s, const struct bw_error *e) {
+    if (e && bwi_error_copy(&s->task.error, e) < 0)
+        bwi_error_wrap(&s->task.error, "%s store \"%s\"", bwi_tier_name((enum bwi_tier)s->tier),
+                       s->ctx->tier[s->tier]->url);
+    bwi_call_fini(&s->call);
+    bwi_buf_fini(&s->bytes);
+    return BWI_STEP_END;
+}
+
+static enum bwi_step read_id(struct bwi_store_ids *s) {
+    while (s->tier < BWI_TIERS && !s->ctx->tier[s->tier]) s->tier++;
+    if (s->tier == BWI_TIERS) return end(s, NULL);
+    s->state = STORE_ID_TAKE;
+    bwi_call_get(&s->call, &s->task, s->ctx->tier[s->tier], STORE_ID_KEY, BWI_JSON_SMALL_MAX);
+    return BWI_STEP_WAIT;
+}
+
+static enum bwi_step make_id(struct bwi_store_ids *s) {
+    struct bw_error e = BW_ERROR_INIT;
+    struct bwi_store_id id = {.id = bwi_uuid_random(s->ctx->env)};
+    bwi_buf_fini(&s->bytes);
+    if (bwi_store_id_encode(&id, &s->bytes, &e) < 0) return end(s, &e);
+    s->state = STORE_ID_MADE;
+    bwi_call_create(&s->call, &s->task, s->ctx->tier[s->tier], STORE_ID_KEY, bwi_buf_span(&s->bytes));
+    return BWI_STEP_WAIT;
+}
+
+static enum bwi_step take_id(struct bwi_store_ids *s) {
+    struct bw_error e = s->call.op.error;
+    if (e.status == BW_E_NOTFOUND && s->create) return make_id(s);
+    struct bwi_store_id id;
+    if (e.status < 0 || bwi_store_id_decode(bwi_buf_span(&s->call.op.body), &id, &e) < 0) return end(s, &e);
+    s->ctx->store_id[s->tier++] = id.id;
+    s->state = STORE_ID_READ;
+    return BWI_STEP_AGAIN;
+}
+
+static enum bwi_step store_id_step(struct bwi_task *t) {
+    struct bwi_store_ids *s = bwi_container_of(t, struct bwi_store_ids, task);
+    if (t->pending) return BWI_STEP_WAIT;
+    switch ((enum store_id_state)s->state) {
+    case STORE_ID_READ: return read_id(s);
+    case STORE_ID_TAKE: return take_id(s);
+    case STORE_ID_MADE: break;
+    }
+    /* Somebody else's id may have been first: whatever is there now counts. */
+    if (s->call.op.error.status < 0 && s->call.op.error.status != BW_E_EXISTS) return end(s, &s->call.op.error);
+    return read_id(s);
+}
+
+void bwi_store_ids_start(struct bwi_store_ids *s, struct bwi_loop *loop, struct bwi_task *parent) {
+    s->task.step = store_id_step;
+    s->task.name = "store-id";
+    s->state = STORE_ID_READ;
+    s->tier = 0;
+    bwi_task_start(loop, &s->task, parent);
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The two ways in which a pack comes into being: written from memory, and copied from another tier. Both are tasks.
+ *
+ * Order in both: BEGIN, all WRITEs (several in flight, bounded by the arena), FINISH. If anything fails the upload is
+ * aborted, nothing gets a name, and the task ends with the first error; it never ends while a buffer or an operation of
+ * its is in flight. */
+#ifndef BWI_CHECKPOINT_TRANSFER_H
+#define BWI_CHECKPOINT_TRANSFER_H
+
+#include "checkpoint/context.h"
+#include "checkpoint/plan.h"
+#include "io/pace.h"
+
+/* Writes all packs of a plan to one tier: captures chunk by chunk into arena buffers (BWI_IO_CALL on the engine's
+ * workers; inline where the loop has no engine), hashes, writes. The header of a pack is written first. `captured`
+ * becomes true, and `parent` is woken, when the last chunk has been copied: from then on the description's memory is
+ * not read any more. Packs are finished one after the other, after all their writes. */
+struct bwi_pack_write {
+    struct bwi_task task;
+    /* in */
+    struct bwi_context *ctx;
+    enum bwi_tier tier;
+    struct bwi_plan *plan;
+    struct bwi_id id;
+    uint32_t group;
+    bool fan_out;
+    /* out */
+    bool captured;             /* also true when the task ends with an error: nothing reads the memory any more */
+    uint64_t captured_ns;      /* when (monotonic) */
+    uint64_t arena_wait_ns;    /* time in which the next chunk waited for a buffer */
+    uint64_t objects;          /* packs that exist now */
+    struct bwi_xxh *headers;   /* per pack: XXH3-128 of its header; owned by the task's owner: bwi_pack_write_fini */
+    struct bwi_pack_writer *w; /* inside */
+};
+/* `done` may be NULL; it is the task's `ended`. The struct stays valid until then. If task.cancel is set it stops at
+ * the next chunk with BW_E_CANCELLED. */
+int bwi_pack_write_start(struct bwi_pack_write *w, struct bwi_task *parent, struct bw_error *err);
+void bwi_pack_write_fini(struct bwi_pack_write *w); /* not while running; idempotent */
+
+/* Copies one pack byte for byte under its own key from a tier to another one (drain, repair, archives). Verifies before
+ * FINISH: the header's hash, the stored hash of every extent, and that every byte that belongs to no extent is zero.
+ * Reads ahead a window of buffers, hashes in order. Paced where `pace` is given. A damaged source is BW_E_CORRUPT
+ * naming pack and extent. If the target has the object already with the right size, nothing is copied and `skipped`
+ * says so (a drain that was interrupted goes on where it was). */
+struct bwi_pack_copy {
+    struct bwi_task task;
+    /* in */
+    struct bwi_context *ctx;
+    struct bwi_store *from, *to;
+    const struct bwi_placement *placement;
+    uint32_t pack;         /* number in the placement */
+    struct bwi_pace *pace; /* NULL: none */
+    bool verify_only;      /* reads and verifies, writes nothing (verify) */
+    bool replace; /* the target's copy is damaged: put the right bytes over it (through REPLACE semantics: written as an
+                     upload under a new temporary and moved over the name) */
+    /* out */
+    bool skipped;
+    uint64_t bytes; /* copied or verified */
+    /* verify_only: every damaged extent, not only the first, is reported here (numbers in the placement), up to bad_cap
+     */
+    uint64_t *bad;
+    size_t bad_count, bad_cap;
+    struct bwi_pack_copier *c; /* inside */
+};
+int bwi_pack_copy_start(struct bwi_pack_copy *c, struct bwi_task *parent, struct bw_error *err);
+void bwi_pack_copy_fini(struct bwi_pack_copy *c);
+
+#endif

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From damaged bytes to what people want to know: which object on which tier, and which tensors are hit. */
+#include "base/error.h"
+#include "base/text.h"
+#include "checkpoint/verify_private.h"
+#include "format/shape.h"
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool bwi_verify_is_damage(int status) {
+    return status == BW_E_CORRUPT || status == BW_E_NOTFOUND || status == BW_E_FORMAT || status == BW_E_COVERAGE;
+}
+
+static void count(struct bwi_verify *v, enum bwi_tier tier, uint32_t group, int status) {
+    v->w->found[tier]++;
+    if (!bwi_verify_is_damage(status)) return;
+    v->damaged_objects++;
+    if (group != UINT32_MAX) v->w->bad[tier][group] = true;
+}
+
+void bwi_verify_report(struct bwi_verify *v, enum bwi_tier tier, uint32_t group, const char *key, int status,
+                       const char *text) {
+    count(v, tier, group, status);
+    bwi_findings_add(v->findings, 2, status, bwi_tier_name(tier), &v->id, key, NULL, "%s", text);
+}
+
+/* ---- tensors ---- */
+
+static int by_number(const void *left, const void *right) {
+    const uint64_t a = *(const uint64_t *)left;
+    const uint64_t b = *(const uint64_t *)right;
+    return (a > b) - (a < b);
+}
+
+static uint32_t item_of(const struct bwi_content *c, uint64_t extent) {
+    uint32_t low = 0;
+    uint32_t high = c->item_count;
+    while (high - low > 1) { /* first_extent[low] <= extent < first_extent[high] */
+        const uint32_t mid = low + (high - low) / 2;
+        if (c->first_extent[mid] <= extent) {
+            low = mid;
+        } else {
+            high = mid;
+        }
+    }
+    return low;
+}
+
+static void name_text(struct bwi_span name, char *buf, size_t buf_bytes) {
+    const size_t n = name.len < buf_bytes - 1 ? name.len : buf_bytes - 1;
+    memcpy(buf, name.ptr, n);
+    buf[n] = '\0';
+}
+
+struct hit {
+    struct bwi_verify_group *g;
+    const char *key;
+    const struct bw_error *e;
+    uint64_t named, more;
+};
+
+static void name_hit(struct hit *h, const char *tensor, const char *what) {
+    if (h->named == BWI_VERIFY_NAMES) {
+        h->more++;
+        return;
+    }
+    h->named++;
+    bwi_findings_add(h->g->v->findings, 2, h->e->status, bwi_tier_name(h->g->tier), &h->g->v->id, h->key, tensor,
+                     "%s is hit: %s", what, h->e->message);
+}
+
+/* The item, and every box whose bytes it is. */
+static void item_hit(struct hit *h, uint32_t item) {
+    const struct bwi_layout *l = &h->g->meta.layout;
+    char name[256];
+    char what[160];
+    if (item >= l->box_count) {
+        const struct bwi_blob *b = &l->blobs[item - l->box_count];
+        (void)bwi_format(what, sizeof what, "blob %s of rank %" PRIu32, bwi_shape_name_text(b->name).s, b->rank);
+        name_hit(h, NULL, what);
+        return;
+    }
+    for (uint32_t i = item; i < l->box_count; i++) {
+        if (i != item && l->boxes[i].tied != item) continue;
+        const struct bwi_span tensor = l->tensors[l->boxes[i].tensor].name;
+        name_text(tensor, name, sizeof name);
+        (void)bwi_format(what, sizeof what, "tensor %s", bwi_shape_name_text(tensor).s);
+        name_hit(h, name, what);
+    }
+}
+
+void bwi_verify_report_pack(struct bwi_verify_group *g, uint32_t pack, const struct bw_error *e, uint64_t *bad,
+                            size_t n) {
+    const struct bwi_key key = bwi_verify_pack_key(g, pack);
+    struct hit h = {g, key.s, e, 0, 0};
+    uint32_t last = UINT32_MAX;
+    count(g->v, g->tier, g->group, e->status);
+    if (n > 1) qsort(bad, n, sizeof *bad, by_number);
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t item = item_of(&g->meta.content, bad[i]);
+        if (item != last) item_hit(&h, item);
+        last = item;
+    }
+    if (h.named == 0) {
+        bwi_findings_add(g->v->findings, 2, e->status, bwi_tier_name(g->tier), &g->v->id, key.s, NULL, "%s",
+                         e->message);
+    }
+    if (h.more > 0) {
+        bwi_findings_add(g->v->findings, 2, e->status, bwi_tier_name(g->tier), &g->v->id, key.s, NULL,
+                         "%" PRIu64 " more tensors and blobs are hit: %s", h.more, e->message);
+    }
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The transfer engine: requests in, completions out. Submission never blocks and never fails; a request carries its own
+ * queue link, so nothing is allocated. Completions are delivered by bwi_io_reap on the thread that calls it: no
+ * callback ever runs on a worker.
+ *
+ * Backends: a thread pool (pread, pwrite, fsync on worker threads). Others take the same requests. CALL requests always
+ * go to the pool: they are blocking work that is not a transfer (creating an object, listing, copying memory). */
+#ifndef BWI_IO_ENGINE_H
+#define BWI_IO_ENGINE_H
+
+#include "os/os.h"
+#include <breakwater/error.h>
+
+enum bwi_io_kind { BWI_IO_READ, BWI_IO_WRITE, BWI_IO_FSYNC, BWI_IO_CALL };
+
+struct bwi_io_req {
+    enum bwi_io_kind kind;
+    int fd; /* READ, WRITE, FSYNC */
+    uint64_t offset;
+    void *buf; /* borrowed until done */
+    size_t bytes;
+    void (*call)(struct bwi_io_req *req); /* CALL: runs on a worker; sets result */
+    void *user;
+    int64_t result; /* bytes moved (READ may be short at the end of the file), or negative errno */
+    void (*done)(struct bwi_io_req *req); /* runs in bwi_io_reap; may submit again */
+    struct bwi_io_req *next;              /* the engine's */
+};
+
+struct bwi_io;
+
+struct bwi_io_options {
+    struct bwi_os *os; /* NULL: the system's */
+    unsigned threads;  /* 0: 2 * CPUs, between 4 and 16 */
+};
+
+int bwi_io_open(const struct bwi_io_options *o, struct bwi_io **ret, struct bw_error *err);
+/* All requests must have been reaped. Joins the workers. */
+void bwi_io_close(struct bwi_io *io);
+void bwi_io_submit(struct bwi_io *io, struct bwi_io_req *req);
+/* Runs done() of every finished request; when there is none, waits for one until deadline_ns (monotonic; 0 = do not
+ * wait) or until bwi_io_wake. Returns how many were delivered. One thread at a time. */
+unsigned bwi_io_reap(struct bwi_io *io, uint64_t deadline_ns);
+/* Makes a reap that waits return. Any thread. */
+void bwi_io_wake(struct bwi_io *io);
+struct bwi_os *bwi_io_os(struct bwi_io *io);
+unsigned bwi_io_in_flight(const struct bwi_io *io);  /* submitted and not yet delivered; loop's thread */
+const char *bwi_io_backend(const struct bwi_io *io); /* "threads" */
+
+#endif

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The kernel's table of system calls: files and names. Roots and listings are in os_dir.c. */
+#include "os/system.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+/* Evaluates a call that returns -1 and errno until no signal gets in its way. */
+#define RESTART(rc, call)                                                                                              \
+    do {                                                                                                               \
+        (rc) = (call);                                                                                                 \
+    } while ((rc) == -1 && errno == EINTR)
+
+int bwi_os_result(int rc) {
+    return rc == -1 ? -errno : rc;
+}
+
+enum bwi_os_type bwi_os_type_of(mode_t mode) {
+    if (S_ISREG(mode)) return BWI_OS_FILE;
+    return S_ISDIR(mode) ? BWI_OS_DIR : BWI_OS_OTHER;
+}
+
+static int system_close(struct bwi_os *os, int fd) {
+    (void)os;
+    /* Linux has released the descriptor even when a signal came; closing it again could hit somebody else's. */
+    return close(fd) == 0 || errno == EINTR ? 0 : -errno;
+}
+
+static int system_open_dir(struct bwi_os *os, int dirfd, const char *path) {
+    (void)os;
+    int fd;
+    RESTART(fd, openat(dirfd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    return bwi_os_result(fd);
+}
+
+/* O_NONBLOCK was for a FIFO that took the file's place at the last moment; on a regular file io_uring would honour
+ * it. */
+static int check_regular(int fd) {
+    struct stat st;
+    if (fstat(fd, &st) != 0) return -errno;
+    if (!S_ISREG(st.st_mode)) return -EINVAL;
+    const int flags = fcntl(fd, F_GETFL);
+    if (flags < 0 || fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) != 0) return -errno;
+    return 0;
+}
+
+static int system_open_read(struct bwi_os *os, int dirfd, const char *path) {
+    /* Looked at before it is opened as well: opening alone wakes the writer of a FIFO and can start a device. */
+    struct stat st;
+    if (fstatat(dirfd, path, &st, AT_SYMLINK_NOFOLLOW) != 0) return -errno;
+    if (!S_ISREG(st.st_mode)) return -EINVAL;
+    int fd;
+    RESTART(fd, openat(dirfd, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+    if (fd < 0) return errno == ELOOP ? -EINVAL : -errno;
+    const int rc = check_regular(fd);
+    if (rc == 0) return fd;
+    (void)system_close(os, fd);
+    return rc;
+}
+
+/* A mode that the umask made narrower is put right. File systems without modes (their mount options rule) refuse;
+ * that is no error. */
+static int fix_mode(int rc) {
+    return rc == 0 || errno == EPERM || errno == EOPNOTSUPP || errno == ENOSYS ? 0 : -errno;
+}
+
+static int exact_file_mode(int fd) {
+    struct stat st;
+    if (fstat(fd, &st) != 0) return -errno;
+    return (st.st_mode & 0777) == BWI_OS_FILE_MODE ? 0 : fix_mode(fchmod(fd, BWI_OS_FILE_MODE));
+}
+
+static int system_open_new(struct bwi_os *os, int dirfd, const char *path) {
+    int fd;
+    RESTART(fd, openat(dirfd, path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, BWI_OS_FILE_MODE));
+    if (fd < 0) return -errno;
+    const int rc = exact_file_mode(fd);
+    if (rc == 0) return fd;
+    (void)system_close(os, fd);
+    (void)unlinkat(dirfd, path, 0);
+    return rc;
+}
+
+/* Whether [offset, offset + n) can be addressed. */
+static bool offset_fits(uint64_t offset, size_t n) {
+    return offset <= INT64_MAX && n <= INT64_MAX - offset;
+}
+
+static int64_t system_pread(struct bwi_os *os, int fd, void *buf, size_t n, uint64_t offset) {
+    (void)os;
+    if (!offset_fits(offset, n)) return -EINVAL;
+    size_t done = 0;
+    while (done < n) {
+        ssize_t got;
+        RESTART(got, pread(fd, (char *)buf + done, n - done, (off_t)(offset + done)));
+        if (got < 0) return -errno;
+        if (got == 0) break;
+        done += (size_t)got;
+    }
+    return (int64_t)done;
+}
+
+static int64_t system_pwrite(struct bwi_os *os, int fd, const void *buf, size_t n, uint64_t offset) {
+    (void)os;
+    if (!offset_fits(offset, n)) return -EFBIG;
+    size_t done = 0;
+    while (done < n) {
+        ssize_t put;
+        RESTART(put, pwrite(fd, (const char *)buf + done, n - done, (off_t)(offset + done)));
+        if (put < 0) return -errno;
+        if (put == 0) return -EIO;
+        done += (size_t)put;
+    }
+    return (int64_t)done;
+}
+
+static int system_fsync(struct bwi_os *os, int fd) {
+    (void)os;
+    int rc;
+    RESTART(rc, fsync(fd));
+    return bwi_os_result(rc);
+}
+
+static int system_truncate(struct bwi_os *os, int fd, uint64_t size) {
+    (void)os;
+    if (size > INT64_MAX) return -EFBIG;
+    int rc;
+    RESTART(rc, ftruncate(fd, (off_t)size));
+    return bwi_os_result(rc);
+}
+
+/* Not posix_fallocate: where the file system cannot reserve, the C library would write zeros through the whole file. */
+static int system_reserve(struct bwi_os *os, int fd, uint64_t bytes) {
+    (void)os;
+    if (bytes == 0) return 0;
+    if (bytes > INT64_MAX) return -EFBIG;
+    int rc;
+    RESTART(rc, fallocate(fd, 0, 0, (off_t)bytes));
+    if (rc != 0 && errno == ENOSYS) return -EOPNOTSUPP;
+    return bwi_os_result(rc);
+}
+
+static void fill_stat(const struct stat *st, struct bwi_os_stat *ret) {
+    *ret = (struct bwi_os_stat){
+        .type = bwi_os_type_of(st->st_mode),
+        .size_bytes = (uint64_t)st->st_size,
+        .nlink = st->st_nlink,
+        .device = st->st_dev,
+        .inode = st->st_ino,
+        .mtime_ms = (int64_t)st->st_mtim.tv_sec * 1000 + st->st_mtim.tv_nsec / 1000000,
+        .alloc_bytes = (uint64_t)st->st_blocks * 512,
+    };
+}
+
+static int system_stat_fd(struct bwi_os *os, int fd, struct bwi_os_stat *ret) {
+    (void)os;
+    struct stat st;
+    if (fstat(fd, &st) != 0) return -errno;
+    fill_stat(&st, ret);
+    return 0;
+}
+
+static int system_stat_at(struct bwi_os *os, int dirfd, const char *path, struct bwi_os_stat *ret) {
+    (void)os;
+    struct stat st;
+    if (fstatat(dirfd, path, &st, AT_SYMLINK_NOFOLLOW) != 0) return -errno;
+    fill_stat(&st, ret);
+    return 0;
+}
+
+static int system_link(struct bwi_os *os, int dirfd, const char *from, const char *to) {
+    (void)os;
+    return bwi_os_result(linkat(dirfd, from, dirfd, to, 0));
+}
+
+static int system_rename_new(struct bwi_os *os, int dirfd, const char *from, const char *to) {
+    (void)os;
+    if (renameat2(dirfd, from, dirfd, to, RENAME_NOREPLACE) == 0) return 0;
+    /* Old kernels do not know the call, file systems without the flag say EINVAL. */
+    return errno == ENOSYS || errno == EINVAL ? -EOPNOTSUPP : -errno;
+}
+
+static int system_rename_over(struct bwi_os *os, int dirfd, const char *from, const char *to) {
+    (void)os;
+    return bwi_os_result(renameat(dirfd, from, dirfd, to));
+}
+
+static int system_unlink(struct bwi_os *os, int dirfd, const char *path) {
+    (void)os;
+    return bwi_os_result(unlinkat(dirfd, path, 0));
+}
+
+int bwi_os_mkdir_at(int dirfd, const char *path) {
+    if (mkdirat(dirfd, path, BWI_OS_DIR_MODE) != 0) return -errno;
+    struct stat st;
+    int rc = fstatat(dirfd, path, &st, AT_SYMLINK_NOFOLLOW) == 0 ? 0 : -errno;
+    /* A set-group-ID bit that came from the directory above stays. */
+    if (rc == 0 && (st.st_mode & 0777) != BWI_OS_DIR_MODE) {
+        rc = fix_mode(fchmodat(dirfd, path, (st.st_mode & 07000) | BWI_OS_DIR_MODE, 0));
+    }
+    if (rc != 0) (void)unlinkat(dirfd, path, AT_REMOVEDIR);
+    return rc;
+}
+
+static int system_mkdir(struct bwi_os *os, int dirfd, const char *path) {
+    (void)os;
+    return bwi_os_mkdir_at(dirfd, path);
+}
+
+static int system_rmdir(struct bwi_os *os, int dirfd, const char *path) {
+    (void)os;
+    return bwi_os_result(unlinkat(dirfd, path, AT_REMOVEDIR));
+}
+
+static uint64_t blocks_to_bytes(uint64_t blocks, uint64_t block_bytes) {
+    uint64_t bytes;
+    return __builtin_mul_overflow(blocks, block_bytes, &bytes) ? UINT64_MAX : bytes;
+}
+
+static int system_space(struct bwi_os *os, int fd, struct bwi_os_space *ret) {
+    (void)os;
+    struct statfs fs;
+    int rc;
+    RESTART(rc, fstatfs(fd, &fs));
+    if (rc != 0) return -errno;
+    const uint64_t block = (uint64_t)(fs.f_frsize > 0 ? fs.f_frsize : fs.f_bsize);
+    *ret = (struct bwi_os_space){
+        .free_bytes = blocks_to_bytes(fs.f_bavail, block),
+        .total_bytes = blocks_to_bytes(fs.f_blocks, block),
+        .fs_type = (uint64_t)fs.f_type & UINT32_MAX, /* a magic number of 32 bits, sign-extended on some machines */
+    };
+    return 0;
+}
+
+static int system_lock(struct bwi_os *os, int fd) {
+    (void)os;
+    int rc;
+    RESTART(rc, flock(fd, LOCK_EX | LOCK_NB));
+    return bwi_os_result(rc);
+}
+
+static int system_advise_done(struct bwi_os *os, int fd, uint64_t offset, uint64_t bytes) {
+    (void)os;
+    if (offset > INT64_MAX || bytes > INT64_MAX - offset) return -EINVAL;
+    return -posix_fadvise(fd, (off_t)offset, (off_t)bytes, POSIX_FADV_DONTNEED);
+}
+
+static const struct bwi_os system_table = {
+    .open_root = bwi_os_system_open_root,
+    .open_dir = system_open_dir,
+    .open_read = system_open_read,
+    .open_new = system_open_new,
+    .close = system_close,
+    .pread = system_pread,
+    .pwrite = system_pwrite,
+    .fsync = system_fsync,
+    .truncate = system_truncate,
+    .reserve = system_reserve,
+    .stat_fd = system_stat_fd,
+    .stat_at = system_stat_at,
+    .link = system_link,
+    .rename_new = system_rename_new,
+    .rename_over = system_rename_over,
+    .unlink = system_unlink,
+    .mkdir = system_mkdir,
+    .rmdir = system_rmdir,
+    .dir_open = bwi_os_system_dir_open,
+    .dir_next = bwi_os_system_dir_next,
+    .dir_close = bwi_os_system_dir_close,
+    .space = system_space,
+    .lock = system_lock,
+    .advise_done = system_advise_done,
+};
+
+/* Constant, so that it lies in memory that nobody can write; calls take it only for the sake of other tables. */
+struct bwi_os *bwi_os_system(void) {
+    return (struct bwi_os *)(uintptr_t)&system_table;
+}

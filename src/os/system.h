@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside os/ only: the parts of the kernel's table that have a file of their own, and what they share. */
+#ifndef BWI_OS_SYSTEM_H
+#define BWI_OS_SYSTEM_H
+
+#include "os/os.h"
+#include <sys/stat.h>
+
+#define BWI_OS_FILE_MODE 0600
+#define BWI_OS_DIR_MODE  0700
+
+enum bwi_os_type bwi_os_type_of(mode_t mode);
+/* 0 or a negative errno, from the -1 that a system call returns. */
+int bwi_os_result(int rc);
+/* mkdir with exactly the mode BWI_OS_DIR_MODE. */
+int bwi_os_mkdir_at(int dirfd, const char *path);
+
+/* os_dir.c */
+int bwi_os_system_open_root(struct bwi_os *os, const char *path, bool create);
+int bwi_os_system_dir_open(struct bwi_os *os, int dirfd, const char *path, struct bwi_os_dir **ret);
+int bwi_os_system_dir_next(struct bwi_os *os, struct bwi_os_dir *d, struct bwi_os_dirent *ret);
+void bwi_os_system_dir_close(struct bwi_os *os, struct bwi_os_dir *d);
+
+#endif

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The POSIX store's own declarations. Functions that take an operation run on a worker unless they say otherwise; they
+ * fill op->error and return 0 (or a descriptor) or a negative errno. */
+#ifndef BWI_STORE_POSIX_H
+#define BWI_STORE_POSIX_H
+
+#include "os/os.h"
+#include "store/store_private.h"
+#include <stdatomic.h>
+
+#define BWI_POSIX_DURABLE_SLOTS 1024u
+#define BWI_POSIX_DURABLE_WAYS  8u /* slots that one entry may lie in */
+#define BWI_POSIX_TMP_BYTES     24 /* ".<16 hex>.tmp" */
+#define BWI_POSIX_TRIES         8u /* of a creation whose directory vanishes under it */
+
+struct bwi_posix {
+    struct bwi_store base;
+    struct bwi_loop *loop;
+    struct bwi_io *io;
+    struct bwi_os *os;
+    int root;
+    bool read_only;
+    unsigned in_flight; /* the loop's thread only */
+    /* Directories whose entry in the directory above is known to be on disk, as fingerprints of path, device and inode.
+     * Any thread. A fixed number, so that a long job does not grow; one that was pushed out costs one more fsync,
+     * nothing else. */
+    _Atomic uint64_t durable[BWI_POSIX_DURABLE_SLOTS];
+};
+
+struct bwi_posix_upload {
+    struct bwi_store_upload base;
+    int dirfd, fd;
+    char tmp[BWI_POSIX_TMP_BYTES];
+    const char *leaf; /* in base.key */
+};
+
+struct bwi_store_handle {
+    int fd;
+};
+
+struct bwi_store_lock {
+    int fd;
+};
+
+/* The upload of WRITE, FINISH, ABORT. */
+static inline struct bwi_posix_upload *bwi_posix_upload_of(struct bwi_store_op *op) {
+    return bwi_container_of(op->upload, struct bwi_posix_upload, base);
+}
+static inline struct bwi_posix *bwi_posix_of(struct bwi_store_op *op) {
+    return bwi_container_of(op->store, struct bwi_posix, base);
+}
+
+/* posix_path.c. Every path is walked from the root one component at a time, and no symbolic link is followed. */
+/* Opens the directory path[0, len). make: makes what is missing, and whatever is there is durable afterwards. -ENOENT
+ * also where an object stands in place of a directory and make is not set. */
+int bwi_posix_open_dir(struct bwi_store_op *op, const char *path, size_t len, bool make);
+/* Opens the directory that holds the last component of op->key, a key or prefix. */
+int bwi_posix_open_parent(struct bwi_store_op *op, bool make, const char **ret_leaf);
+/* Opens an object for reading. */
+int bwi_posix_open_object(struct bwi_store_op *op, int dirfd, const char *leaf);
+void bwi_posix_forget_durable(struct bwi_posix *p);
+
+/* posix_create.c: what gives an object its name. */
+void bwi_posix_create(struct bwi_store_op *op);
+void bwi_posix_replace(struct bwi_store_op *op);
+/* Makes a temporary file under a fresh name. */
+int bwi_posix_open_tmp(struct bwi_store_op *op, int dirfd, char tmp[BWI_POSIX_TMP_BYTES]);
+/* Links tmp to leaf and removes tmp whatever happens. 1: leaf exists already. */
+int bwi_posix_publish(struct bwi_store_op *op, int dirfd, const char *tmp, const char *leaf);
+/* Puts tmp in place of leaf, whether that exists or not; tmp is gone whatever happens. */
+int bwi_posix_publish_over(struct bwi_store_op *op, int dirfd, const char *tmp, const char *leaf);
+/* Makes the new name durable. When that fails the outcome is unknown: the name may be seen already. */
+int bwi_posix_settle(struct bwi_store_op *op, int dirfd);
+/* Makes an object that somebody else created durable. fd: it, open for reading. */
+int bwi_posix_settle_same(struct bwi_store_op *op, int dirfd, int fd);
+
+/* posix_upload.c */
+void bwi_posix_begin(struct bwi_store_op *op);
+void bwi_posix_finish(struct bwi_store_op *op);
+void bwi_posix_abort(struct bwi_store_op *op);
+
+/* posix_read.c */
+void bwi_posix_get(struct bwi_store_op *op);
+/* Leaves the descriptor in op->req.fd when there is a handle to keep it. */
+void bwi_posix_read(struct bwi_store_op *op);
+void bwi_posix_head(struct bwi_store_op *op);
+void bwi_posix_space(struct bwi_store_op *op);
+
+/* posix_list.c */
+void bwi_posix_list(struct bwi_store_op *op);
+void bwi_posix_delete(struct bwi_store_op *op);
+void bwi_posix_delete_prefix(struct bwi_store_op *op);
+void bwi_posix_sync(struct bwi_store_op *op);
+
+/* posix_lock.c */
+void bwi_posix_lock(struct bwi_store_op *op);
+void bwi_posix_unlock(struct bwi_store_op *op);
+
+#endif

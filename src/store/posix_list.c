@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Listing one level, and deleting objects and whole prefixes. */
+#include "store/posix.h"
+#include <errno.h>
+#include <string.h>
+
+#define PASSES 4 /* over a directory that is filled again while it is emptied */
+
+/* Opens the directory of a prefix. -ENOENT, without an error: nothing is below it. */
+static int open_prefix(struct bwi_store_op *op) {
+    size_t len = strlen(op->key);
+    int fd = bwi_posix_open_dir(op, op->key, len > 0 ? len - 1 : 0, false);
+    if (fd == -ENOENT) bw_error_clear(&op->error);
+    return fd;
+}
+
+static int add_name(struct bwi_store_op *op, int dirfd, const struct bwi_os_dirent *e) {
+    struct bwi_os *os = bwi_posix_of(op)->os;
+    struct bwi_os_stat st = {0};
+    size_t len = strlen(e->name);
+    /* Names that no key can have (lost+found, an editor's backup) are not the store's. */
+    if (e->type == BWI_OS_OTHER || !bwi_store_component_valid(e->name, len)) return 0;
+    if (e->type == BWI_OS_FILE) {
+        if (op->after && strcmp(e->name, op->after) <= 0) return 0;
+        int rc = os->stat_at(os, dirfd, e->name, &st);
+        if (rc == -ENOENT) return 0;
+        if (rc < 0) return bwi_store_errno(op, rc, "stat \"%s\"", e->name);
+        if (st.type != BWI_OS_FILE) return 0;
+    }
+    if (bwi_store_names_add(&op->names, op->after, e->name, len, e->type == BWI_OS_DIR, st.size_bytes)) return 0;
+    return bwi_store_errno(op, -ENOMEM, "%zu names", op->names.len);
+}
+
+static int list_dir(struct bwi_store_op *op, int dirfd) {
+    struct bwi_os *os = bwi_posix_of(op)->os;
+    struct bwi_os_dir *d = NULL;
+    struct bwi_os_dirent e;
+    int rc = os->dir_open(os, dirfd, ".", &d);
+    if (rc == -ENOENT) return 0; /* removed since it was opened */
+    if (rc < 0) return bwi_store_errno(op, rc, "open the directory for reading");
+    while ((rc = os->dir_next(os, d, &e)) > 0) {
+        rc = add_name(op, dirfd, &e);
+        if (rc < 0) break;
+    }
+    if (rc < 0) bwi_store_errno(op, rc, "read the directory");
+    os->dir_close(os, d);
+    return rc;
+}
+
+void bwi_posix_list(struct bwi_store_op *op) {
+    struct bwi_os *os = bwi_posix_of(op)->os;
+    int dirfd = open_prefix(op);
+    if (dirfd < 0) return;
+    if (list_dir(op, dirfd) < 0)
+        bwi_store_names_fini(&op->names);
+    else
+        bwi_store_names_sort(&op->names);
+    os->close(os, dirfd);
+}
+
+void bwi_posix_sync(struct bwi_store_op *op) {
+    struct bwi_os *os = bwi_posix_of(op)->os;
+    int dirfd = open_prefix(op);
+    if (dirfd < 0) return;
+    int rc = os->fsync(os, dirfd);
+    if (rc < 0) bwi_store_errno(op, rc, "fsync the directory");
+    os->close(os, dirfd);
+}
+
+void bwi_posix_delete(struct bwi_store_op *op) {
+    struct bwi_os *os = bwi_posix_of(op)->os;
+    const char *leaf = NULL;
+    int dirfd = bwi_posix_open_parent(op, false, &leaf), rc = dirfd;
+    if (dirfd >= 0) {
+        rc = os->unlink(os, dirfd, leaf);
+        if (rc == -EISDIR) rc = -ENOENT; /* a prefix: there is no such object */
+        if (rc < 0 && rc != -ENOENT) bwi_store_errno(op, rc, "unlink");
+        os->close(os, dirfd);
+    }
+    if (rc == -ENOENT) bw_error_clear(&op->error);
+}
+
+static int remove_entry(struct bwi_store_op *op, int parent, const char *name, enum bwi_os_type type, unsigned depth);
+
+/* One pass over a directory. An entry that cannot be removed is reported and does not stop the others: space matters
+ * more. */
+static int remove_entries(struct bwi_store_op *op, int dirfd, unsigned depth) {
+    struct bwi_os *os = bwi_posix_of(op)->os;
+    struct bwi_os_dir *d = NULL;
+    struct bwi_os_dirent e;
+    int first = 0, rc = os->dir_open(os, dirfd, ".", &d);
+    if (rc == -ENOENT) return 0;
+    if (rc < 0) return bwi_store_errno(op, rc, "open a directory for reading");
+    while ((rc = os->dir_next(os, d, &e)) > 0) {
+        rc = remove_entry(op, dirfd, e.name, e.type, depth);
+        if (rc < 0 && first == 0) first = rc;
+    }
+    os->dir_close(os, d);
+    if (rc < 0) bwi_store_errno(op, rc, "read a directory");
+    return first < 0 ? first : rc;
+}
+
+static int remove_dir(struct bwi_store_op *op, int parent, const char *name, unsigned depth) {
+    struct bwi_os *os = bwi_posix_of(op)->os;
+    if (depth > BWI_STORE_COMPONENTS_MAX) {
+        bwi_store_fail(op, BW_E_LIMIT, "\"%s\" is deeper than %u directories", name, BWI_STORE_COMPONENTS_MAX);
+        return -ELOOP;
+    }
+    int dirfd = os->open_dir(os, parent, name), rc = 0;
+    if (dirfd == -ENOENT) return 0;
+    if (dirfd < 0) return bwi_store_errno(op, dirfd, "open directory \"%s\"", name);
+    for (int pass = 0; pass < PASSES; pass++) {
+        rc = remove_entries(op, dirfd, depth + 1);
+        if (rc < 0) break;
+        rc = os->rmdir(os, parent, name);
+        if (rc != -ENOTEMPTY) break;
+    }
+    os->close(os, dirfd);
+    if (rc == -ENOENT) rc = 0;
+    return rc < 0 ? bwi_store_errno(op, rc, "remove directory \"%s\"", name) : 0;
+}
+
+/* Symbolic links and all other things are unlinked, never opened. */
+static int remove_entry(struct bwi_store_op *op, int parent, const char *name, enum bwi_os_type type, unsigned depth) {
+    struct bwi_os *os = bwi_posix_of(op)->os;
+    if (type == BWI_OS_DIR) return remove_dir(op, parent, name, depth);
+    int rc = os->unlink(os, parent, name);
+    return rc < 0 && rc != -ENOENT ? bwi_store_errno(op, rc, "unlink \"%s\"", name) : 0;
+}
+
+/* Removes the directory `leaf` of a prefix, with what is in it. */
+static int remove_prefix(struct bwi_store_op *op, int parent, const char *leaf) {
+    struct bwi_os *os = bwi_posix_of(op)->os;
+    struct bwi_os_stat st;
+    char name[BWI_STORE_COMPONENT_MAX + 1];
+    size_t len = strcspn(leaf, "/");
+    memcpy(name, leaf, len);
+    name[len] = '\0';
+    int rc = os->stat_at(os, parent, name, &st);
+    if (rc == -ENOENT || (rc == 0 && st.type == BWI_OS_FILE))
+        return 0; /* an object of that name is not below the prefix */
+    if (rc < 0) return bwi_store_errno(op, rc, "stat");
+    rc = remove_entry(op, parent, name, st.type, 1);
+    int synced = os->fsync(os, parent);
+    return synced < 0 ? bwi_store_errno(op, synced, "fsync the directory above") : rc;
+}
+
+void bwi_posix_delete_prefix(struct bwi_store_op *op) {
+    struct bwi_posix *p = bwi_posix_of(op);
+    const char *leaf = NULL;
+    int parent = bwi_posix_open_parent(op, false, &leaf);
+    if (parent == -ENOENT) bw_error_clear(&op->error);
+    if (parent < 0) return;
+    remove_prefix(op, parent, leaf);
+    p->os->close(p->os, parent);
+    bwi_posix_forget_durable(p);
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Objects in the making: a temporary file that stays open from BEGIN to FINISH. Its bytes are written by the engine
+ * directly. */
+#include "base/vec.h"
+#include "store/posix.h"
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+static void upload_free(struct bwi_posix_upload *u) {
+    if (!u) return;
+    bwi_free(u->base.key);
+    bwi_free(u);
+}
+
+static struct bwi_posix_upload *upload_new(struct bwi_store_op *op) {
+    struct bwi_posix_upload *u = bwi_calloc(1, sizeof *u);
+    char *key = bwi_strdup(op->key);
+    if (!u || !key) {
+        bwi_free(u);
+        bwi_free(key);
+        bwi_store_errno(op, -ENOMEM, "an upload");
+        return NULL;
+    }
+    const char *slash = strrchr(key, '/');
+    u->base.key = key;
+    u->base.size_bytes = op->size_bytes;
+    u->base.replace = op->replace;
+    u->leaf = slash ? slash + 1 : key;
+    u->dirfd = u->fd = -1;
+    return u;
+}
+
+/* Takes the temporary away again, if there is one, and all that the upload holds. Changes no error. */
+static void discard(struct bwi_os *os, struct bwi_posix_upload *u) {
+    if (u->fd >= 0) os->close(os, u->fd);
+    if (u->fd >= 0 && u->tmp[0]) os->unlink(os, u->dirfd, u->tmp);
+    if (u->dirfd >= 0) os->close(os, u->dirfd);
+    upload_free(u);
+}
+
+static int open_upload(struct bwi_store_op *op, struct bwi_posix_upload *u) {
+    struct bwi_os *os = bwi_posix_of(op)->os;
+    const char *leaf = NULL;
+    for (unsigned i = 0; i < BWI_POSIX_TRIES; i++) {
+        bw_error_clear(&op->error);
+        u->dirfd = bwi_posix_open_parent(op, true, &leaf);
+        if (u->dirfd == -ENOENT) continue;
+        if (u->dirfd < 0) return u->dirfd;
+        u->fd = bwi_posix_open_tmp(op, u->dirfd, u->tmp);
+        if (u->fd != -ENOENT) return u->fd;
+        os->close(os, u->dirfd);
+        u->dirfd = -1;
+    }
+    if (op->error.status == BW_E_NOTFOUND) op->error.status = BW_E_IO;
+    return -ENOENT;
+}
+
+void bwi_posix_begin(struct bwi_store_op *op) {
+    struct bwi_os *os = bwi_posix_of(op)->os;
+    struct bwi_posix_upload *u = upload_new(op);
+    if (!u) return;
+    int rc = open_upload(op, u);
+    if (rc >= 0 && op->size_bytes > 0) {
+        rc = os->reserve(os, u->fd, op->size_bytes);
+        if (rc == -EOPNOTSUPP) rc = 0;
+        if (rc < 0) bwi_store_errno(op, rc, "reserve %" PRIu64 " bytes in %s", op->size_bytes, op->store->url);
+    }
+    if (rc < 0)
+        discard(os, u);
+    else
+        op->upload = &u->base;
+}
+
+/* Syncs the bytes and closes the file. The size is proven here, by the file system's word. */
+static int seal(struct bwi_store_op *op, struct bwi_posix_upload *u) {
+    struct bwi_os *os = bwi_posix_of(op)->os;
+    struct bwi_os_stat st;
+    int rc = bwi_store_check_complete(op);
+    if (rc < 0) return -EIO;
+    rc = os->fsync(os, u->fd);
+    if (rc < 0) return bwi_store_errno(op, rc, "fsync");
+    rc = os->stat_fd(os, u->fd, &st);
+    if (rc < 0) return bwi_store_errno(op, rc, "stat");
+    if (st.size_bytes != u->base.size_bytes) {
+        bwi_store_fail(op, BW_E_INTERNAL, "the file has %" PRIu64 " bytes, expected %" PRIu64, st.size_bytes,
+                       u->base.size_bytes);
+        return -EIO;
+    }
+    rc = os->close(os, u->fd);
+    u->fd = -1;
+    if (rc == 0) return 0;
+    os->unlink(os, u->dirfd, u->tmp);
+    return bwi_store_errno(op, rc, "close");
+}
+
+/* The name is taken. Packs carry their writer's number in their key, so the size says whether it is the same upload
+ * made twice. */
+static int meet_existing(struct bwi_store_op *op, struct bwi_posix_upload *u) {
+    struct bwi_os *os = bwi_posix_of(op)->os;
+    struct bwi_os_stat st;
+    int fd = bwi_posix_open_object(op, u->dirfd, u->leaf);
+    if (fd < 0) return fd;
+    int rc = os->stat_fd(os, fd, &st);
+    if (rc < 0)
+        bwi_store_errno(op, rc, "stat the object that is there already");
+    else if (st.size_bytes == u->base.size_bytes)
+        rc = bwi_posix_settle_same(op, u->dirfd, fd);
+    else {
+        op->outcome = BWI_STORE_OTHER;
+        bwi_store_fail(op, BW_E_EXISTS, "exists already with %" PRIu64 " bytes, expected %" PRIu64, st.size_bytes,
+                       u->base.size_bytes);
+    }
+    os->close(os, fd);
+    return rc;
+}
+
+void bwi_posix_finish(struct bwi_store_op *op) {
+    struct bwi_os *os = bwi_posix_of(op)->os;
+    struct bwi_posix_upload *u = bwi_posix_upload_of(op);
+    int rc = seal(op, u);
+    if (rc == 0 && u->base.replace)
+        rc = bwi_posix_publish_over(op, u->dirfd, u->tmp, u->leaf);
+    else if (rc == 0)
+        rc = bwi_posix_publish(op, u->dirfd, u->tmp, u->leaf);
+    if (rc == 1)
+        meet_existing(op, u);
+    else if (rc == 0 && bwi_posix_settle(op, u->dirfd) == 0)
+        op->outcome = BWI_STORE_CREATED;
+    if (op->error.status == BW_E_NOTFOUND) op->error.status = BW_E_IO; /* its directory was deleted meanwhile */
+    discard(os, u);
+}
+
+void bwi_posix_abort(struct bwi_store_op *op) {
+    assert(!op->upload || op->upload->writes == 0);
+    if (op->upload) discard(bwi_posix_of(op)->os, bwi_posix_upload_of(op));
+}

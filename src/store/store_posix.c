@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The store in a directory tree: opening it, and bringing operations to the engine and back. Verbs that block run as
+ * calls on workers; the bytes of uploads and of open handles go to the engine as transfers. */
+#include "store/posix.h"
+
+#include "base/vec.h"
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+
+static void nothing(struct bwi_store_op *op) {
+    (void)op;
+}
+
+static void release(struct bwi_store_op *op) {
+    struct bwi_os *os = bwi_posix_of(op)->os;
+    if (op->req.fd >= 0) os->close(os, op->req.fd);
+}
+
+static void (*const calls[])(struct bwi_store_op *op) = {
+    [BWI_STORE_CREATE] = bwi_posix_create, [BWI_STORE_GET] = bwi_posix_get,
+    [BWI_STORE_READ] = bwi_posix_read,     [BWI_STORE_RELEASE] = release,
+    [BWI_STORE_HEAD] = bwi_posix_head,     [BWI_STORE_LIST] = bwi_posix_list,
+    [BWI_STORE_DELETE] = bwi_posix_delete, [BWI_STORE_DELETE_PREFIX] = bwi_posix_delete_prefix,
+    [BWI_STORE_BEGIN] = bwi_posix_begin,   [BWI_STORE_WRITE] = nothing, /* never a call unless it was refused */
+    [BWI_STORE_FINISH] = bwi_posix_finish, [BWI_STORE_ABORT] = bwi_posix_abort,
+    [BWI_STORE_SYNC] = bwi_posix_sync,     [BWI_STORE_REPLACE] = bwi_posix_replace,
+    [BWI_STORE_LOCK] = bwi_posix_lock,     [BWI_STORE_UNLOCK] = bwi_posix_unlock,
+    [BWI_STORE_SPACE] = bwi_posix_space,
+};
+
+static void run_call(struct bwi_io_req *req) {
+    struct bwi_store_op *op = req->user;
+    if (op->error.status == 0) calls[op->verb](op); /* else it was refused, and only its completion is due */
+}
+
+/* Two first reads of one handle at the same time open the object twice: the second descriptor is closed again. */
+static void keep_open(struct bwi_posix *p, struct bwi_store_op *op) {
+    int fd = op->req.fd;
+    if (!op->handle || op->req.kind != BWI_IO_CALL || fd < 0) return;
+    struct bwi_store_handle *h = *op->handle || op->error.status != 0 ? NULL : bwi_calloc(1, sizeof *h);
+    if (!h) { /* without memory for a handle the next read opens again */
+        p->os->close(p->os, fd);
+        return;
+    }
+    h->fd = fd;
+    *op->handle = h;
+}
+
+static void read_done(struct bwi_posix *p, struct bwi_store_op *op) {
+    int64_t n = op->req.result;
+    if (n < 0)
+        bwi_store_errno(op, (int)n, "read %zu bytes at offset %" PRIu64, op->bytes, op->offset);
+    else if (op->error.status == 0 && (uint64_t)n < op->bytes)
+        bwi_store_fail(op, BW_E_CORRUPT, "ends at byte %" PRIu64 ", expected at least %" PRIu64,
+                       op->offset + (uint64_t)n, op->offset + op->bytes);
+    keep_open(p, op);
+}
+
+static void write_done(struct bwi_store_op *op) {
+    int64_t n = op->req.result;
+    if (op->req.kind == BWI_IO_WRITE && n < 0)
+        bwi_store_errno(op, (int)n, "%zu bytes at offset %" PRIu64 " in %s", op->bytes, op->offset, op->store->url);
+    if (op->upload) bwi_store_write_ended(op);
+}
+
+static void done(struct bwi_io_req *req) {
+    struct bwi_store_op *op = req->user;
+    struct bwi_posix *p = bwi_posix_of(op);
+    if (op->verb == BWI_STORE_READ) read_done(p, op);
+    if (op->verb == BWI_STORE_WRITE) write_done(op);
+    p->in_flight--;
+    bwi_store_complete(op);
+}
+
+/* What is not simply a call. On the loop's thread. */
+static void prepare(struct bwi_posix *p, struct bwi_store_op *op) {
+    struct bwi_io_req *req = &op->req;
+    struct bwi_env *env = bwi_loop_env(p->loop);
+    bool refused = op->error.status != 0;
+    if (op->verb == BWI_STORE_CREATE || op->verb == BWI_STORE_BEGIN || op->verb == BWI_STORE_REPLACE)
+        op->due_ns = env->random_u64(env);
+    if (op->verb == BWI_STORE_WRITE) {
+        if (op->upload) bwi_store_write_begun(op);
+        if (!refused) {
+            req->kind = BWI_IO_WRITE;
+            req->fd = bwi_posix_upload_of(op)->fd;
+        }
+    }
+    if (op->verb == BWI_STORE_READ && !refused && op->handle && *op->handle) {
+        req->kind = BWI_IO_READ;
+        req->fd = (*op->handle)->fd;
+    }
+    if (op->verb == BWI_STORE_RELEASE && op->handle && *op->handle) {
+        req->fd = (*op->handle)->fd;
+        bwi_free(*op->handle);
+        *op->handle = NULL;
+    }
+}
+
+static void submit(struct bwi_store *s, struct bwi_store_op *op) {
+    struct bwi_posix *p = bwi_container_of(s, struct bwi_posix, base);
+    bwi_store_check(op, p->read_only);
+    op->req = (struct bwi_io_req){.kind = BWI_IO_CALL,
+                                  .fd = -1,
+                                  .offset = op->offset,
+                                  .buf = op->buf,
+                                  .bytes = op->bytes,
+                                  .call = run_call,
+                                  .user = op,
+                                  .done = done};
+    prepare(p, op);
+    if (op->req.kind == BWI_IO_CALL) op->req.bytes = 0;
+    p->in_flight++;
+    bwi_io_submit(p->io, &op->req);
+}
+
+static void close_store(struct bwi_store *s) {
+    struct bwi_posix *p = bwi_container_of(s, struct bwi_posix, base);
+    assert(p->in_flight == 0);
+    if (p->root >= 0) p->os->close(p->os, p->root);
+    bwi_free(p);
+}
+
+/* File systems of one machine. Everything else may be seen by other nodes. */
+static bool is_local(uint64_t fs_type) {
+    static const uint64_t local[] = {
+        0xef53,     /* ext2, ext3, ext4 */
+        0x58465342, /* xfs */
+        0x9123683e, /* btrfs */
+        0x01021994, /* tmpfs */
+        0x858458f6, /* ramfs */
+        0x794c7630, /* overlayfs */
+        0x2fc12fc1, /* zfs */
+        0xf2f52010, /* f2fs */
+        0xca451a4e, /* bcachefs */
+    };
+    for (size_t i = 0; i < sizeof local / sizeof *local; i++) {
+        if (local[i] == fs_type) return true;
+    }
+    return false;
+}
+
+static int open_root(struct bwi_posix *p, const char *path, bool create, struct bw_error *err) {
+    struct bwi_os_stat st;
+    struct bwi_os_space space;
+    p->root = p->os->open_root(p->os, path, create);
+    if (p->root < 0) return bwi_error_errno(err, -p->root, "open store \"%s\"", p->base.url);
+    int rc = p->os->stat_fd(p->os, p->root, &st);
+    if (rc == 0) rc = p->os->space(p->os, p->root, &space);
+    if (rc < 0) return bwi_error_errno(err, -rc, "open store \"%s\": ask for its file system", p->base.url);
+    p->base.caps =
+        (struct bwi_store_caps){.node_local = is_local(space.fs_type), .device = st.device, .has_space = true};
+    return 0;
+}
+
+int bwi_store_posix_open(const char *path, const char *url, const struct bwi_store_options *o, struct bwi_store **ret,
+                         struct bw_error *err) {
+    struct bwi_io *io = bwi_loop_io(o->loop);
+    if (!io) return bwi_error_set(err, BW_E_INVALID, "open store \"%s\": its loop has no transfer engine", url);
+    struct bwi_posix *p = bwi_calloc(1, sizeof *p);
+    if (!p) return bwi_error_nomem(err, sizeof *p, "a store");
+    p->base.submit = submit;
+    p->base.close = close_store;
+    snprintf(p->base.url, sizeof p->base.url, "%s", url);
+    p->loop = o->loop;
+    p->io = io;
+    p->os = bwi_io_os(io);
+    p->read_only = o->read_only;
+    int rc = open_root(p, path, o->create && !o->read_only, err);
+    if (rc < 0) {
+        close_store(&p->base);
+        return rc;
+    }
+    *ret = &p->base;
+    return 0;
+}

@@ -1,0 +1,3 @@
+# The help of the verb, and the same by the verb help.
+breakwater doctor --help
+breakwater help doctor | cmp - <(breakwater doctor -h) && echo same

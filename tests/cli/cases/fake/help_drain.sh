@@ -1,0 +1,3 @@
+# The help of the verb, and the same by the verb help.
+breakwater drain --help
+breakwater help drain | cmp - <(breakwater drain -h) && echo same

@@ -1,0 +1,3 @@
+# The help of the verb, and the same by the verb help.
+breakwater prune --help
+breakwater help prune | cmp - <(breakwater prune -h) && echo same

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Commit: from summaries to the entry, on the memory store, up to 1,024 groups. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "base/vec.h"
+#include "checkpoint/commit.h"
+#include "os/os.h"
+#include "store/store_memory.h"
+#include "test.h"
+
+/* A run with one registered attempt, and groups that are put into the authority by hand. */
+struct job {
+    struct bwi_env_virtual env;
+    struct bwi_bucket *bucket;
+    struct bwi_loop *loop;
+    struct bwi_context ctx;
+    struct bwi_entry head;
+    struct bwi_id id;
+    uint32_t groups, tensors;
+    struct bw_error err;
+};
+
+static void put(struct job *j, struct bwi_key key, struct bwi_buf *bytes) {
+    assert_true(bwi_bucket_put(j->bucket, key.s, bwi_buf_span(bytes)));
+    bwi_buf_fini(bytes);
+}
+
+static void job_init(struct job *j, uint32_t groups, uint32_t tensors) {
+    memset(j, 0, sizeof *j);
+    j->groups = groups;
+    j->tensors = tensors;
+    bwi_env_virtual_init(&j->env, 1);
+    assert_int_equal(bwi_bucket_new(&j->env.env, &j->bucket), 0);
+    assert_ok(bwi_loop_open(&j->env.env, NULL, &j->loop, &j->err), &j->err);
+    bwi_context_init(&j->ctx, j->loop);
+    bwi_format(j->ctx.run, sizeof j->ctx.run, "run");
+    assert_ok(bwi_store_memory_open(j->bucket, j->loop, "m", &j->ctx.tier[BWI_TIER_REMOTE], &j->err), &j->err);
+    struct bwi_actor a = {.time_ms = 1, .host = "h"};
+    struct bwi_register r = {
+        .run = "run", .job = "job", .launch = "l", .label = "", .world = groups, .groups = groups, .nonce = 5};
+    r.fan_out = groups > BWI_GROUPS_FLAT;
+    r.uuid.b[0] = 1;
+    assert_ok(bwi_policy_register(&a, &r, &j->head, &j->err), &j->err);
+    struct bwi_buf bytes = {0};
+    assert_ok(bwi_entry_encode(&j->head, &bytes, &j->err), &j->err);
+    put(j, bwi_key_entry("run", 1, 1), &bytes);
+    j->id = (struct bwi_id){.step = 7, .attempt = 1, .nonce = 5};
+}
+
+static void job_fini(struct job *j) {
+    bwi_entry_fini(&j->head);
+    j->ctx.tier[BWI_TIER_REMOTE]->close(j->ctx.tier[BWI_TIER_REMOTE]);
+    bwi_loop_close(j->loop);
+    bwi_bucket_free(j->bucket);
+    assert_int_equal(bwi_alloc_live(), 0);
+}
+
+/* Group g holds rows [g, g + 1) of every tensor; `shift` moves its rows by one, which leaves a gap and an overlap. */
+static struct bwi_sha put_layout(struct job *j, uint32_t g, bool shift, uint64_t *ret_bytes) {
+    struct bwi_tensor *t = bwi_calloc(j->tensors, sizeof *t);
+    struct bwi_box *b = bwi_calloc(j->tensors, sizeof *b);
+    char(*names)[24] = bwi_calloc(j->tensors, sizeof *names);
+    uint64_t shape[2] = {j->groups, 64}, offset[2] = {shift ? (g + 1) % j->groups : g, 0}, extent[2] = {1, 64};
+    uint32_t rank = g;
+    for (uint32_t i = 0; i < j->tensors; i++) {
+        bwi_format(names[i], sizeof names[i], "layer.%08u.w", i);
+        t[i] = (struct bwi_tensor){.name = bwi_span_str(names[i]), .dtype = BW_F32, .dims = 2, .shape = shape};
+        b[i] = (struct bwi_box){.tensor = i, .rank = g, .tied = BWI_NOT_TIED, .offset = offset, .extent = extent};
+    }
+    struct bwi_layout l = {
+        .ranks = &rank, .rank_count = 1, .tensors = t, .tensor_count = j->tensors, .boxes = b, .box_count = j->tensors};
+    struct bwi_buf bytes = {0};
+    assert_ok(bwi_layout_encode(&l, &bytes, &j->err), &j->err);
+    struct bwi_sha sha = bwi_sha_of(bwi_buf_span(&bytes));
+    *ret_bytes = bytes.len;
+    put(j, bwi_key_layout("run", 1, 5, &sha), &bytes);
+    bwi_free(t);
+    bwi_free(b);
+    bwi_free(names);
+    return sha;
+}
+
+static void put_group(struct job *j, uint32_t g, bool shift, uint8_t uuid) {
+    struct bwi_summary s = {.id = j->id,
+                            .group = g,
+                            .groups = j->groups,
+                            .world = j->groups,
+                            .fan_out = j->groups > BWI_GROUPS_FLAT,
+                            .rank_count = 1,
+                            .content_bytes = 100,
+                            .placement_bytes = 100,
+                            .raw_bytes = 1000,
+                            .stored_bytes = 4096,
+                            .pack_count = 1};
+    s.uuid.b[0] = uuid;
+    s.ranks[0] = g;
+    s.layout = put_layout(j, g, shift, &s.layout_bytes);
+    s.content.b[0] = (uint8_t)(g + 1);
+    s.content.b[1] = (uint8_t)(g >> 8);
+    s.placement.b[0] = 1;
+    struct bwi_buf bytes = {0};
+    assert_ok(bwi_summary_encode(&s, &bytes, &j->err), &j->err);
+    put(j, bwi_key_summary("run", &j->id, g), &bytes);
+}
+
+static void look(struct job *j, struct bwi_index_cache *cache, struct bwi_commit *c) {
+    *c = (struct bwi_commit){.ctx = &j->ctx,
+                             .id = j->id,
+                             .groups = j->groups,
+                             .world = j->groups,
+                             .lineage_of = &j->head,
+                             .cache = cache,
+                             .deadline_ns = BWI_NEVER};
+    bwi_commit_start(c, j->loop, NULL);
+    while (c->task.running) {
+        if (bwi_loop_turn(j->loop, 0)) continue;
+        uint64_t next = bwi_loop_next_ns(j->loop);
+        assert_true(next != BWI_NEVER);
+        j->env.now = next;
+    }
+}
+
+static void a_missing_group_is_named_and_nothing_is_decided(void **state) {
+    (void)state;
+    struct job j;
+    struct bwi_commit c;
+    job_init(&j, 4, 2);
+    for (uint32_t g = 0; g < 4; g++)
+        if (g != 2) put_group(&j, g, false, 1);
+    look(&j, NULL, &c);
+    assert_ok(c.task.error.status, &c.task.error);
+    assert_int_equal(c.result, BWI_COMMIT_INCOMPLETE);
+    assert_int_equal(c.missing, 1);
+    assert_int_equal(c.first_missing, 2);
+    bwi_commit_fini(&c);
+    job_fini(&j);
+}
+
+static void all_groups_make_it_live_and_a_second_look_does_no_harm(void **state) {
+    (void)state;
+    struct job j;
+    struct bwi_commit c;
+    job_init(&j, 3, 5);
+    for (uint32_t g = 0; g < 3; g++) put_group(&j, g, false, 1);
+    for (int i = 0; i < 2; i++) {
+        look(&j, NULL, &c);
+        assert_ok(c.task.error.status, &c.task.error);
+        assert_int_equal(c.result, BWI_COMMIT_DONE);
+        assert_int_equal(c.head.entry.n, 2);
+        assert_int_equal(c.head.entry.live_count, 1);
+        bwi_commit_fini(&c);
+    }
+    job_fini(&j);
+}
+
+static void a_failed_mark_aborts_with_its_reason(void **state) {
+    (void)state;
+    struct job j;
+    struct bwi_commit c;
+    struct bwi_buf bytes = {0};
+    job_init(&j, 2, 1);
+    put_group(&j, 0, false, 1);
+    struct bwi_mark m = {.id = j.id, .group = 1, .status = BW_E_NOSPACE};
+    bwi_format(m.reason, sizeof m.reason, "the disk is full");
+    assert_ok(bwi_mark_encode(&m, false, &bytes, &j.err), &j.err);
+    put(&j, bwi_key_failed("run", &j.id, 1), &bytes);
+    look(&j, NULL, &c);
+    assert_int_equal(c.result, BWI_COMMIT_ABORTED);
+    assert_int_equal(c.reason_status, BW_E_NOSPACE);
+    assert_non_null(strstr(c.reason, "the disk is full"));
+    assert_int_equal(bwi_policy_try(&c.head.entry, 7), 1);
+    bwi_commit_fini(&c);
+    job_fini(&j);
+}
+
+static void a_gap_in_coverage_aborts_and_names_the_tensor(void **state) {
+    (void)state;
+    struct job j;
+    struct bwi_commit c;
+    job_init(&j, 3, 2);
+    for (uint32_t g = 0; g < 3; g++) put_group(&j, g, g == 1, 1);
+    look(&j, NULL, &c);
+    assert_int_equal(c.result, BWI_COMMIT_ABORTED);
+    assert_int_equal(c.reason_status, BW_E_COVERAGE);
+    assert_non_null(strstr(c.reason, "layer.00000000.w"));
+    bwi_commit_fini(&c);
+    job_fini(&j);
+}
+
+static void a_summary_of_another_life_is_refused(void **state) {
+    (void)state;
+    struct job j;
+    struct bwi_commit c;
+    job_init(&j, 2, 1);
+    put_group(&j, 0, false, 1);
+    put_group(&j, 1, false, 9);
+    look(&j, NULL, &c);
+    assert_fails(c.task.error.status, BW_E_FOREIGN, &c.task.error, "another life");
+    bwi_commit_fini(&c);
+    job_fini(&j);
+}
+
+/* Every store operation fails in turn: an error or success, never a wrong entry, and the next look commits. */
+static void every_operation_may_fail_and_the_next_look_commits(void **state) {
+    (void)state;
+    static const enum bwi_store_verb verbs[] = {BWI_STORE_LIST, BWI_STORE_GET, BWI_STORE_CREATE, BWI_STORE_SYNC};
+    for (size_t v = 0; v < sizeof verbs / sizeof *verbs; v++) {
+        for (int effect = 0; effect < 2; effect++) {
+            struct job j;
+            struct bwi_commit c;
+            job_init(&j, 2, 3);
+            for (uint32_t g = 0; g < 2; g++) put_group(&j, g, false, 1);
+            bwi_bucket_fail_next(j.bucket, verbs[v], NULL, effect ? BW_E_UNKNOWN : BW_E_IO, effect != 0);
+            look(&j, NULL, &c);
+            bwi_commit_fini(&c);
+            look(&j, NULL, &c);
+            assert_ok(c.task.error.status, &c.task.error);
+            assert_int_equal(c.result, BWI_COMMIT_DONE);
+            assert_int_equal(c.head.entry.n, 2);
+            bwi_commit_fini(&c);
+            job_fini(&j);
+        }
+    }
+}
+
+static void memory_may_run_out_at_any_allocation(void **state) {
+    (void)state;
+    for (unsigned long n = 1; n < 2000; n += 1 + n / 40) {
+        struct job j;
+        struct bwi_commit c;
+        job_init(&j, 2, 3);
+        for (uint32_t g = 0; g < 2; g++) put_group(&j, g, false, 1);
+        bwi_alloc_fail_at(n);
+        look(&j, NULL, &c);
+        bwi_alloc_fail_at(0);
+        int status = c.task.error.status;
+        bwi_commit_fini(&c);
+        look(&j, NULL, &c);
+        assert_int_equal(c.result, BWI_COMMIT_DONE);
+        bwi_commit_fini(&c);
+        job_fini(&j);
+        if (status == 0) continue;
+        assert_true(status == BW_E_NOMEM || status == BW_E_IO || status == BW_E_UNKNOWN);
+    }
+}
+
+static void a_thousand_groups_commit_in_bounded_time_and_memory(void **state) {
+    (void)state;
+    struct job j;
+    struct bwi_commit c;
+    struct bwi_index_cache cache = {0};
+    struct bwi_env *clock = bwi_env_system();
+    job_init(&j, 1024, 300);
+    for (uint32_t g = 0; g < j.groups; g++) put_group(&j, g, false, 1);
+    for (int round = 0; round < 2; round++) {
+        uint64_t rss = bwi_os_rss_bytes(), begin = clock->now_ns(clock);
+        uint64_t *ops = j.ctx.tier[BWI_TIER_REMOTE]->ops;
+        uint64_t gets = ops[BWI_STORE_GET], lists = ops[BWI_STORE_LIST];
+        look(&j, &cache, &c);
+        uint64_t ns = clock->now_ns(clock) - begin;
+        assert_ok(c.task.error.status, &c.task.error);
+        assert_int_equal(c.result, BWI_COMMIT_DONE);
+        printf("commit of 1,024 groups with 300 tensors each, layouts %s: %.3f s, memory %+.1f MiB, %llu reads, %llu "
+               "listings\n",
+               round ? "known" : "new", (double)ns / 1e9, ((double)bwi_os_rss_bytes() - (double)rss) / 1048576,
+               (unsigned long long)(ops[BWI_STORE_GET] - gets), (unsigned long long)(ops[BWI_STORE_LIST] - lists));
+        assert_true(ops[BWI_STORE_GET] - gets <=
+                    (round ? 1100u : 2100u)); /* one small object per group, and the layouts once */
+        bwi_commit_fini(&c);
+        /* The next step of the same attempt has the same layouts. */
+        j.id.step++;
+        if (round == 0)
+            for (uint32_t g = 0; g < j.groups; g++) put_group(&j, g, false, 1);
+    }
+    bwi_index_cache_fini(&cache);
+    job_fini(&j);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_missing_group_is_named_and_nothing_is_decided),
+        cmocka_unit_test(all_groups_make_it_live_and_a_second_look_does_no_harm),
+        cmocka_unit_test(a_failed_mark_aborts_with_its_reason),
+        cmocka_unit_test(a_gap_in_coverage_aborts_and_names_the_tensor),
+        cmocka_unit_test(a_summary_of_another_life_is_refused),
+        cmocka_unit_test(every_operation_may_fail_and_the_next_look_commits),
+        cmocka_unit_test(memory_may_run_out_at_any_allocation),
+        cmocka_unit_test(a_thousand_groups_commit_in_bounded_time_and_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

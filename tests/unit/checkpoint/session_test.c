@@ -1,0 +1,542 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Launches, saves, failures and resumes of whole jobs, in memory and virtual time. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "base/vec.h"
+#include "cluster.h"
+#include "test.h"
+
+#define ROWS 24u
+#define COLS 300u
+
+/* The state of a job of `world` ranks at a step: one sharded tensor, one replicated one, one blob per rank. */
+struct state {
+    float sharded[ROWS][COLS], same[COLS];
+    char blob[16];
+};
+
+static void make_state(struct state *s, uint64_t step) {
+    for (unsigned i = 0; i < ROWS; i++)
+        for (unsigned k = 0; k < COLS; k++) s->sharded[i][k] = (float)(step * 100000 + i * COLS + k);
+    for (unsigned k = 0; k < COLS; k++) s->same[k] = (float)(step * 7 + k);
+    bwi_format(s->blob, sizeof s->blob, "rng-%llu", (unsigned long long)step);
+}
+
+static void shard_of(uint32_t rank, uint32_t world, uint64_t *offset, uint64_t *extent) {
+    offset[0] = ROWS * rank / world;
+    offset[1] = 0;
+    extent[0] = ROWS * (rank + 1) / world - offset[0];
+    extent[1] = COLS;
+}
+
+static void describe(struct bwi_save *v, const struct state *s, uint32_t rank, uint32_t world) {
+    struct bw_error err = BW_ERROR_INIT;
+    uint64_t shape[2] = {ROWS, COLS}, offset[2], extent[2], cols = COLS;
+    shard_of(rank, world, offset, extent);
+    struct bw_tensor t = BW_TENSOR_INIT;
+    t.name = "sharded";
+    t.dtype = BW_F32;
+    t.dims = 2;
+    t.shape = shape;
+    t.offset = offset;
+    t.extent = extent;
+    t.data = s->sharded[offset[0]];
+    assert_ok(bwi_description_tensor(&v->description, &t, &err), &err);
+    struct bw_tensor r = BW_TENSOR_INIT;
+    r.name = "same";
+    r.dtype = BW_F32;
+    r.dims = 1;
+    r.shape = &cols;
+    r.data = s->same;
+    r.replica_count = world;
+    r.replica_index = rank;
+    assert_ok(bwi_description_tensor(&v->description, &r, &err), &err);
+    assert_ok(bwi_description_blob(&v->description, "rng", s->blob, sizeof s->blob, &err), &err);
+}
+
+static struct bwi_save *save(struct cluster *c, unsigned slot, uint64_t step, const struct state *s) {
+    struct bw_error err = BW_ERROR_INIT;
+    struct bwi_session *x = c->ranks[slot].session;
+    struct bwi_save *v;
+    assert_ok(bwi_session_begin(x, step, &v, &err), &err);
+    describe(v, s, x->cfg.rank, x->cfg.world);
+    assert_ok(bwi_session_start(v, &err), &err);
+    return v;
+}
+
+struct wait {
+    struct bwi_save *v;
+    enum bw_level level;
+};
+
+static bool reached(struct cluster *c, void *user) {
+    (void)c;
+    struct wait *w = user;
+    return w->v->level >= w->level || w->v->state == BWI_SAVE_ENDED;
+}
+
+static bool ended(struct cluster *c, void *user) {
+    (void)c;
+    return ((struct bwi_save *)user)->state == BWI_SAVE_ENDED;
+}
+
+static void wait_level(struct cluster *c, struct bwi_save *v, enum bw_level level) {
+    struct wait w = {v, level};
+    assert_true(cluster_run(c, reached, &w, 600000));
+    if (v->level < level) fail_msg("step %llu ended: %s", (unsigned long long)v->step, v->error.message);
+}
+
+static void save_all(struct cluster *c, unsigned first, uint32_t world, uint64_t step, struct bwi_save **ret) {
+    static struct state s;
+    make_state(&s, step);
+    for (uint32_t r = 0; r < world; r++) ret[r] = save(c, first + r, step, &s);
+    for (uint32_t r = 0; r < world; r++) wait_level(c, ret[r], BW_CAPTURED);
+    memset(&s, 0xee, sizeof s); /* whatever is read of it from now on is wrong */
+}
+
+static void commit_all(struct cluster *c, unsigned first, uint32_t world, uint64_t step) {
+    struct bwi_save *v[CLUSTER_RANKS_MAX];
+    save_all(c, first, world, step, v);
+    for (uint32_t r = 0; r < world; r++) {
+        wait_level(c, v[r], BW_COMMITTED);
+        assert_true(cluster_run(c, ended, v[r], 600000));
+        bwi_session_release(v[r]);
+    }
+}
+
+static void open_all(struct cluster *c, unsigned first, const struct launch *l) {
+    for (uint32_t r = 0; r < l->world; r++) cluster_start(c, first + r, r, r, l);
+    cluster_open(c, first, l->world);
+    for (uint32_t r = 0; r < l->world; r++)
+        assert_ok(c->ranks[first + r].open->error.status, &c->ranks[first + r].open->error);
+}
+
+static bool call_ended(struct cluster *c, void *user) {
+    (void)c;
+    return !((struct bwi_task *)user)->running;
+}
+
+/* Reads everything back through the session of one slot, and compares it bit for bit with the state of `step`. */
+static void check_resumed(struct cluster *c, unsigned slot, uint64_t step) {
+    static struct state want, got;
+    struct rank *r = &c->ranks[slot];
+    const struct bwi_resume *m = &r->session->resume;
+    struct bw_error err = BW_ERROR_INIT;
+    struct bwi_restore *restore;
+    assert_true(m->from_checkpoint);
+    assert_int_equal(m->id.step, step);
+    struct bwi_restore_target t = {.id = m->id,
+                                   .committed = m->committed,
+                                   .manifest = m->manifest,
+                                   .world = m->world,
+                                   .groups = m->groups,
+                                   .fan_out = m->fan_out,
+                                   .uuid = m->uuid,
+                                   .wait_ns = 60 * BWI_NS_PER_S,
+                                   .may_repair = true,
+                                   .io_timeout_ns = 600 * BWI_NS_PER_S};
+    assert_ok(bwi_restore_new(&r->ctx, &t, &restore, &err), &err);
+    uint64_t shape[2] = {ROWS, COLS}, cols = COLS;
+    struct bw_slice s[2] = {BW_SLICE_INIT, BW_SLICE_INIT};
+    s[0].name = "sharded";
+    s[0].dtype = BW_F32;
+    s[0].dims = 2;
+    s[0].shape = shape;
+    s[0].data = got.sharded;
+    s[1].name = "same";
+    s[1].dtype = BW_F32;
+    s[1].dims = 1;
+    s[1].shape = &cols;
+    s[1].data = got.same;
+    struct bwi_restore_call call = {.r = restore, .what = BWI_RESTORE_READ, .slices = s, .slice_count = 2};
+    bwi_restore_call_start(&call, r->loop, NULL);
+    assert_true(cluster_run(c, call_ended, &call.task, 600000));
+    assert_ok(call.task.error.status, &call.task.error);
+    struct bwi_restore_call blob = {.r = restore,
+                                    .what = BWI_RESTORE_BLOB,
+                                    .name = "rng",
+                                    .rank = 0,
+                                    .buf = got.blob,
+                                    .buf_bytes = sizeof got.blob};
+    bwi_restore_call_start(&blob, r->loop, NULL);
+    assert_true(cluster_run(c, call_ended, &blob.task, 600000));
+    assert_ok(blob.task.error.status, &blob.task.error);
+    bwi_restore_free(restore);
+    memset(want.blob, 0, sizeof want.blob);
+    make_state(&want, step);
+    assert_memory_equal(want.sharded, got.sharded, sizeof want.sharded);
+    assert_memory_equal(want.same, got.same, sizeof want.same);
+    assert_string_equal(want.blob, got.blob);
+}
+
+/* --- cases --------------------------------------------------------------------------------------------------- */
+
+static void one_rank_saves_and_a_restart_resumes_from_it(void **unused) {
+    (void)unused;
+    struct cluster c;
+    cluster_init(&c, 1);
+    open_all(&c, 0, &(struct launch){.launch = "a", .world = 1});
+    assert_false(c.ranks[0].session->resume.from_checkpoint);
+    commit_all(&c, 0, 1, 10);
+    commit_all(&c, 0, 1, 20);
+    cluster_end(&c, 0);
+    open_all(&c, 1, &(struct launch){.launch = "b", .world = 1});
+    check_resumed(&c, 1, 20);
+    cluster_fini(&c);
+}
+
+static void several_ranks_commit_together_and_resume_alike(void **unused) {
+    (void)unused;
+    struct cluster c;
+    cluster_init(&c, 2);
+    open_all(&c, 0, &(struct launch){.launch = "a", .world = 3});
+    for (uint64_t step = 1; step <= 5; step++) commit_all(&c, 0, 3, step);
+    for (unsigned r = 0; r < 3; r++) cluster_end(&c, r);
+    open_all(&c, 10, &(struct launch){.launch = "b", .world = 5});
+    for (unsigned r = 10; r < 15; r++) check_resumed(&c, r, 5);
+    cluster_fini(&c);
+}
+
+static void a_single_tier_goes_straight_to_remote(void **unused) {
+    (void)unused;
+    struct cluster c;
+    struct bwi_save *v[2];
+    cluster_init(&c, 3);
+    open_all(&c, 0, &(struct launch){.launch = "a", .world = 2, .single_tier = true});
+    save_all(&c, 0, 2, 10, v);
+    wait_level(&c, v[1], BW_LOCAL);
+    assert_true(v[1]->level >= BW_REMOTE);
+    assert_int_equal(v[1]->tiers, 1u << BWI_TIER_REMOTE);
+    wait_level(&c, v[1], BW_COMMITTED);
+    cluster_end(&c, 0);
+    cluster_end(&c, 1);
+    open_all(&c, 4, &(struct launch){.launch = "b", .world = 1, .single_tier = true});
+    check_resumed(&c, 4, 10);
+    cluster_fini(&c);
+}
+
+static void a_rank_that_fails_aborts_the_save_of_all_and_the_next_one_works(void **unused) {
+    (void)unused;
+    struct cluster c;
+    struct bwi_save *v[3];
+    cluster_init(&c, 4);
+    open_all(&c, 0, &(struct launch){.launch = "a", .world = 3});
+    commit_all(&c, 0, 3, 10);
+    bwi_bucket_fail_next(c.local[1], BWI_STORE_FINISH, NULL, BW_E_IO, false);
+    save_all(&c, 0, 3, 20, v);
+    for (unsigned r = 0; r < 3; r++) {
+        assert_true(cluster_run(&c, ended, v[r], 60000));
+        assert_int_equal(v[r]->error.status, r == 1 ? BW_E_IO : BW_E_ABORTED);
+        bwi_session_release(v[r]);
+    }
+    commit_all(&c, 0, 3, 20); /* the same step again, as the next try */
+    commit_all(&c, 0, 3, 30);
+    for (unsigned r = 0; r < 3; r++) cluster_end(&c, r);
+    open_all(&c, 8, &(struct launch){.launch = "b", .world = 3});
+    check_resumed(&c, 9, 30);
+    cluster_fini(&c);
+}
+
+static void after_a_crash_the_newest_that_all_nodes_hold_is_resumed_and_committed(void **unused) {
+    (void)unused;
+    struct cluster c;
+    struct bwi_save *v[2];
+    cluster_init(&c, 5);
+    open_all(&c, 0, &(struct launch){.launch = "a", .world = 2});
+    commit_all(&c, 0, 2, 10);
+    bwi_bucket_model(c.remote)->latency_ns = 3600 * BWI_NS_PER_S; /* nothing reaches the authority any more */
+    save_all(&c, 0, 2, 20, v);
+    wait_level(&c, v[0], BW_LOCAL);
+    wait_level(&c, v[1], BW_LOCAL);
+    cluster_kill(&c, 0);
+    cluster_kill(&c, 1);
+    bwi_bucket_model(c.remote)->latency_ns = 0;
+    open_all(&c, 4, &(struct launch){.launch = "b", .world = 2});
+    assert_false(c.ranks[4].session->resume.committed);
+    commit_all(&c, 4, 2, 30);
+    for (unsigned r = 4; r < 6; r++) check_resumed(&c, r, 20);
+    cluster_fini(&c);
+}
+
+static bool committed_step(struct cluster *c, void *user) {
+    const struct bwi_session *s = c->ranks[4].session;
+    return s->head.found && bwi_policy_find_live(&s->head.entry, *(uint64_t *)user) != NULL;
+}
+
+static void what_was_resumed_uncommitted_is_committed_by_the_next_launch(void **unused) {
+    (void)unused;
+    struct cluster c;
+    struct bwi_save *v[2];
+    uint64_t step = 20;
+    cluster_init(&c, 6);
+    open_all(&c, 0, &(struct launch){.launch = "a", .world = 2});
+    bwi_bucket_model(c.remote)->latency_ns = 3600 * BWI_NS_PER_S;
+    save_all(&c, 0, 2, 20, v);
+    wait_level(&c, v[0], BW_LOCAL);
+    wait_level(&c, v[1], BW_LOCAL);
+    cluster_kill(&c, 0);
+    cluster_kill(&c, 1);
+    bwi_bucket_model(c.remote)->latency_ns = 0;
+    open_all(&c, 4, &(struct launch){.launch = "b", .world = 2});
+    assert_true(cluster_run(&c, committed_step, &step, 60000));
+    cluster_fini(&c);
+}
+
+static void a_node_that_lost_its_disk_sends_all_back_to_the_committed_one(void **unused) {
+    (void)unused;
+    struct cluster c;
+    struct bwi_save *v[2];
+    cluster_init(&c, 7);
+    open_all(&c, 0, &(struct launch){.launch = "a", .world = 2});
+    commit_all(&c, 0, 2, 10);
+    bwi_bucket_model(c.remote)->latency_ns = 3600 * BWI_NS_PER_S;
+    save_all(&c, 0, 2, 20, v);
+    wait_level(&c, v[0], BW_LOCAL);
+    wait_level(&c, v[1], BW_LOCAL);
+    cluster_kill(&c, 0);
+    cluster_kill(&c, 1);
+    bwi_bucket_model(c.remote)->latency_ns = 0;
+    struct launch l = {.launch = "b", .world = 2};
+    cluster_start(&c, 4, 0, 0, &l);
+    cluster_start(&c, 5, 9, 1, &l); /* another node: an empty disk */
+    cluster_open(&c, 4, 2);
+    check_resumed(&c, 4, 10);
+    check_resumed(&c, 5, 10);
+    cluster_fini(&c);
+}
+
+static void a_frozen_attempt_that_wakes_up_cannot_commit(void **unused) {
+    (void)unused;
+    struct cluster c;
+    struct bwi_save *v[2];
+    cluster_init(&c, 8);
+    open_all(&c, 0, &(struct launch){.launch = "a", .world = 2});
+    commit_all(&c, 0, 2, 10);
+    save_all(&c, 0, 2, 20, v);
+    cluster_kill(&c, 0);
+    cluster_kill(&c, 1);
+    for (unsigned r = 0; r < 2; r++) { /* the next launch is on other nodes */
+        c.local[60 + r] = c.local[r];
+        c.local[r] = NULL;
+    }
+    open_all(&c, 4, &(struct launch){.launch = "b", .world = 2});
+    check_resumed(&c, 4, 10);
+    commit_all(&c, 4, 2, 20);
+    c.ranks[0].stopped = c.ranks[1].stopped = false;
+    for (unsigned r = 0; r < 2; r++) {
+        assert_true(cluster_run(&c, ended, v[r], 600000));
+        assert_int_equal(v[r]->error.status, BW_E_LAUNCH_LOST);
+        assert_false(v[r]->committed);
+        struct bwi_save *none;
+        struct bw_error err = BW_ERROR_INIT;
+        assert_fails(bwi_session_begin(c.ranks[r].session, 30, &none, &err), BW_E_LAUNCH_LOST, &err, "replaced");
+    }
+    commit_all(&c, 4, 2, 30);
+    cluster_end(&c, 4);
+    cluster_end(&c, 5);
+    open_all(&c, 6, &(struct launch){.launch = "c", .world = 2});
+    check_resumed(&c, 6, 30);
+    cluster_fini(&c);
+}
+
+static void another_job_supersedes_for_good(void **unused) {
+    (void)unused;
+    struct cluster c;
+    cluster_init(&c, 9);
+    open_all(&c, 0, &(struct launch){.job = "one", .launch = "a", .world = 1});
+    commit_all(&c, 0, 1, 10);
+    open_all(&c, 1, &(struct launch){.job = "two", .launch = "b", .world = 1});
+    cluster_start(&c, 2, 2, 0, &(struct launch){.job = "one", .launch = "c", .world = 1});
+    cluster_open(&c, 2, 1);
+    assert_fails(c.ranks[2].open->error.status, BW_E_SUPERSEDED, &c.ranks[2].open->error, "two");
+    commit_all(&c, 1, 1, 20);
+    cluster_fini(&c);
+}
+
+static void a_rank_that_is_restarted_alone_is_refused(void **unused) {
+    (void)unused;
+    struct cluster c;
+    cluster_init(&c, 10);
+    struct launch l = {.launch = "a", .world = 2};
+    open_all(&c, 0, &l);
+    cluster_kill(&c, 1);
+    cluster_start(&c, 5, 1, 1, &l);
+    cluster_open(&c, 5, 1);
+    assert_fails(c.ranks[5].open->error.status, BW_E_NOT_MEMBER, &c.ranks[5].open->error, "restart all ranks");
+    cluster_fini(&c);
+}
+
+static void a_launch_whose_ranks_do_not_all_arrive_names_them(void **unused) {
+    (void)unused;
+    struct cluster c;
+    cluster_init(&c, 11);
+    struct launch l = {.launch = "a", .world = 4, .deadline_ms = 5000};
+    cluster_start(&c, 0, 0, 0, &l);
+    cluster_start(&c, 2, 2, 2, &l);
+    cluster_open(&c, 0, 1);
+    cluster_open(&c, 2, 1);
+    assert_fails(c.ranks[0].open->error.status, BW_E_TIMEOUT, &c.ranks[0].open->error, "missing: 1, 3");
+    assert_fails(c.ranks[2].open->error.status, BW_E_TIMEOUT, &c.ranks[2].open->error, "rank 0");
+    cluster_fini(&c);
+}
+
+static void an_overlap_is_told_to_all(void **unused) {
+    (void)unused;
+    struct cluster c;
+    struct bwi_save *v[2];
+    static struct state s;
+    struct bw_error err = BW_ERROR_INIT;
+    cluster_init(&c, 12);
+    open_all(&c, 0, &(struct launch){.launch = "a", .world = 2});
+    make_state(&s, 10);
+    for (unsigned r = 0; r < 2; r++) {
+        assert_ok(bwi_session_begin(c.ranks[r].session, 10, &v[r], &err), &err);
+        describe(v[r], &s, 0, 2); /* both describe the first half, and both as the first replica */
+        assert_ok(bwi_session_start(v[r], &err), &err);
+    }
+    for (unsigned r = 0; r < 2; r++) {
+        assert_true(cluster_run(&c, ended, v[r], 60000));
+        assert_int_equal(v[r]->error.status, r == 0 ? BW_E_COVERAGE : BW_E_ABORTED); /* rank 0 has looked itself */
+        assert_non_null(strstr(v[r]->error.message, "\"same\""));
+        bwi_session_release(v[r]);
+    }
+    commit_all(&c, 0, 2, 20);
+    cluster_fini(&c);
+}
+
+static void a_skipped_step_ends_for_all(void **unused) {
+    (void)unused;
+    struct cluster c;
+    static struct state s;
+    cluster_init(&c, 13);
+    open_all(&c, 0, &(struct launch){.launch = "a", .world = 2});
+    make_state(&s, 10);
+    struct bwi_save *v = save(&c, 0, 10, &s);
+    bwi_session_skip(c.ranks[1].session, 10);
+    assert_true(cluster_run(&c, ended, v, 60000));
+    assert_int_equal(v->error.status, BW_E_ABORTED);
+    commit_all(&c, 0, 2, 20);
+    cluster_fini(&c);
+}
+
+static void rollback_and_fresh_work_once_per_label(void **unused) {
+    (void)unused;
+    struct cluster c;
+    cluster_init(&c, 14);
+    open_all(&c, 0, &(struct launch){.launch = "a", .world = 1});
+    for (uint64_t step = 10; step <= 30; step += 10) commit_all(&c, 0, 1, step);
+    cluster_end(&c, 0);
+    struct launch back = {.launch = "b", .world = 1, .mode = BWI_REGISTER_ROLLBACK, .label = "back", .resume_step = 10};
+    open_all(&c, 1, &back);
+    check_resumed(&c, 1, 10);
+    commit_all(&c, 1, 1, 15);
+    cluster_end(&c, 1);
+    back.launch = "c";
+    open_all(&c, 2, &back); /* the same command line again: goes on from 15 */
+    check_resumed(&c, 2, 15);
+    cluster_end(&c, 2);
+    open_all(&c, 3, &(struct launch){.launch = "d", .world = 1, .mode = BWI_REGISTER_FRESH, .label = "anew"});
+    assert_false(c.ranks[3].session->resume.from_checkpoint);
+    cluster_fini(&c);
+}
+
+static void a_damaged_manifest_sends_the_launch_back_and_says_so(void **unused) {
+    (void)unused;
+    struct cluster c;
+    cluster_init(&c, 15);
+    open_all(&c, 0, &(struct launch){.launch = "a", .world = 1});
+    commit_all(&c, 0, 1, 10);
+    commit_all(&c, 0, 1, 20);
+    cluster_end(&c, 0);
+    for (size_t i = 0; i < bwi_bucket_objects(c.remote); i++) {
+        const char *key = bwi_bucket_key(c.remote, i);
+        if (strstr(key, "/checkpoints/00000000000000000020.") && strstr(key, "manifest")) {
+            assert_true(bwi_bucket_remove(c.remote, key));
+            break;
+        }
+    }
+    open_all(&c, 1, &(struct launch){.launch = "b", .world = 1});
+    check_resumed(&c, 1, 10);
+    assert_non_null(strstr(c.ranks[1].session->resume.reason, "went back"));
+    cluster_fini(&c);
+}
+
+static void retention_retires_and_the_sweep_gives_the_bytes_back(void **unused) {
+    (void)unused;
+    struct cluster c;
+    cluster_init(&c, 16);
+    struct launch l = {.launch = "a", .world = 2, .retention = {.keep_last = 5}};
+    for (uint32_t r = 0; r < 2; r++) cluster_start(&c, r, r, r, &l);
+    c.ranks[0].ctx.grace_ms = 0;
+    cluster_open(&c, 0, 2);
+    size_t objects = 0;
+    for (uint64_t step = 1; step <= 30; step++) {
+        commit_all(&c, 0, 2, step);
+        if (step == 15) objects = bwi_bucket_objects(c.remote);
+    }
+    assert_true(bwi_bucket_objects(c.remote) <
+                objects + 60); /* one entry a step and a retire entry, nothing else grows */
+    assert_int_equal(c.ranks[0].session->head.entry.live_count <= 7, 1);
+    cluster_fini(&c);
+}
+
+static void the_local_tier_keeps_to_its_quota(void **unused) {
+    (void)unused;
+    struct cluster c;
+    cluster_init(&c, 17);
+    open_all(&c, 0, &(struct launch){.launch = "a", .world = 1, .quota = 130000});
+    size_t most = 0;
+    for (uint64_t step = 1; step <= 12; step++) {
+        commit_all(&c, 0, 1, step);
+        if (bwi_bucket_objects(c.local[0]) > most) most = bwi_bucket_objects(c.local[0]);
+    }
+    assert_true(most < 20);
+    cluster_fini(&c);
+}
+
+/* Latency, jitter and lost answers everywhere, tasks and ranks in random order: every save must end committed. */
+static void random_delays_and_lost_answers_change_nothing(void **unused) {
+    (void)unused;
+    uint64_t first = test_seed(1000);
+    for (uint64_t seed = first; seed < first + 40; seed++) {
+        struct cluster c;
+        cluster_init(&c, seed);
+        c.shuffle = true;
+        struct bwi_memory_model *m = bwi_bucket_model(c.remote);
+        m->latency_ns = 2 * BWI_NS_PER_MS;
+        m->jitter_ns = 50 * BWI_NS_PER_MS;
+        m->lose_answer_every = 20;
+        open_all(&c, 0, &(struct launch){.launch = "a", .world = 3});
+        for (uint64_t step = 1; step <= 4; step++) commit_all(&c, 0, 3, step);
+        for (unsigned r = 0; r < 3; r++) cluster_end(&c, r);
+        open_all(&c, 5, &(struct launch){.launch = "b", .world = 2});
+        check_resumed(&c, 5, 4);
+        cluster_fini(&c);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_rank_saves_and_a_restart_resumes_from_it),
+        cmocka_unit_test(several_ranks_commit_together_and_resume_alike),
+        cmocka_unit_test(a_single_tier_goes_straight_to_remote),
+        cmocka_unit_test(a_rank_that_fails_aborts_the_save_of_all_and_the_next_one_works),
+        cmocka_unit_test(after_a_crash_the_newest_that_all_nodes_hold_is_resumed_and_committed),
+        cmocka_unit_test(what_was_resumed_uncommitted_is_committed_by_the_next_launch),
+        cmocka_unit_test(a_node_that_lost_its_disk_sends_all_back_to_the_committed_one),
+        cmocka_unit_test(a_frozen_attempt_that_wakes_up_cannot_commit),
+        cmocka_unit_test(another_job_supersedes_for_good),
+        cmocka_unit_test(a_rank_that_is_restarted_alone_is_refused),
+        cmocka_unit_test(a_launch_whose_ranks_do_not_all_arrive_names_them),
+        cmocka_unit_test(an_overlap_is_told_to_all),
+        cmocka_unit_test(a_skipped_step_ends_for_all),
+        cmocka_unit_test(rollback_and_fresh_work_once_per_label),
+        cmocka_unit_test(a_damaged_manifest_sends_the_launch_back_and_says_so),
+        cmocka_unit_test(retention_retires_and_the_sweep_gives_the_bytes_back),
+        cmocka_unit_test(the_local_tier_keeps_to_its_quota),
+        cmocka_unit_test(random_delays_and_lost_answers_change_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The transfer engine: every request comes back once, on the thread that reaps, with the right result. */
+#include "base/env.h"
+#include "base/vec.h"
+#include "io/engine.h"
+#include "os/thread.h"
+#include "test.h"
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SOON (UINT64_C(20) * BWI_NS_PER_S) /* longer than anything here takes */
+
+static uint64_t now(void) {
+    struct bwi_env *env = bwi_env_system();
+    return env->now_ns(env);
+}
+
+static struct bwi_io *open_io(unsigned threads, struct bwi_os *os) {
+    struct bwi_io *io = NULL;
+    struct bw_error err = BW_ERROR_INIT;
+    struct bwi_io_options o = {.os = os, .threads = threads};
+    assert_ok(bwi_io_open(&o, &io, &err), &err);
+    return io;
+}
+
+static void finish_all(struct bwi_io *io) {
+    while (bwi_io_in_flight(io) > 0) assert_true(bwi_io_reap(io, now() + SOON) > 0);
+}
+
+static void count(struct bwi_io_req *req) {
+    ++*(int *)req->user;
+}
+
+static int scratch_file(const char *dir) {
+    struct bwi_os *os = bwi_os_system();
+    int root = os->open_root(os, dir, false);
+    int fd = os->open_new(os, root, "file");
+    assert_true(fd >= 0);
+    os->close(os, root);
+    return fd;
+}
+
+static void bytes_go_and_come_back(void **state) {
+    (void)state;
+    const char *dir = test_mkdir();
+    int fd = scratch_file(dir), done = 0;
+    struct bwi_io *io = open_io(2, NULL);
+    char out[] = "0123456789", in[16] = {0};
+    struct bwi_io_req w = {
+        .kind = BWI_IO_WRITE, .fd = fd, .offset = 3, .buf = out, .bytes = 10, .user = &done, .done = count};
+    bwi_io_submit(io, &w);
+    finish_all(io);
+    assert_int_equal(w.result, 10);
+    struct bwi_io_req s = {.kind = BWI_IO_FSYNC, .fd = fd, .user = &done, .done = count};
+    bwi_io_submit(io, &s);
+    finish_all(io);
+    assert_int_equal(s.result, 0);
+    struct bwi_io_req r = {
+        .kind = BWI_IO_READ, .fd = fd, .offset = 8, .buf = in, .bytes = sizeof in, .user = &done, .done = count};
+    bwi_io_submit(io, &r);
+    finish_all(io);
+    assert_int_equal(r.result, 5); /* short at the end of the file */
+    assert_memory_equal(in, "56789", 5);
+    assert_int_equal(done, 3);
+    assert_string_equal(bwi_io_backend(io), "threads");
+    bwi_io_close(io);
+    bwi_os_system()->close(bwi_os_system(), fd);
+    test_rmdir(dir);
+}
+
+static void errors_are_negative_errnos(void **state) {
+    (void)state;
+    int done = 0;
+    char byte = 0;
+    struct bwi_io *io = open_io(1, NULL);
+    struct bwi_io_req r[] = {
+        {.kind = BWI_IO_READ, .fd = -1, .buf = &byte, .bytes = 1, .user = &done, .done = count},
+        {.kind = BWI_IO_WRITE, .fd = -1, .buf = &byte, .bytes = 1, .user = &done, .done = count},
+        {.kind = BWI_IO_FSYNC, .fd = -1, .user = &done, .done = count},
+        {.kind = BWI_IO_READ, .fd = 0, .buf = &byte, .bytes = SIZE_MAX, .user = &done, .done = count},
+    };
+    for (size_t i = 0; i < 4; i++) bwi_io_submit(io, &r[i]);
+    assert_int_equal(bwi_io_in_flight(io), 4);
+    finish_all(io);
+    for (size_t i = 0; i < 3; i++) assert_int_equal(r[i].result, -EBADF);
+    assert_int_equal(r[3].result, -EINVAL);
+    assert_int_equal(done, 4);
+    bwi_io_close(io);
+}
+
+/* A table whose reads give at most 3 bytes at a time. */
+static int64_t short_pread(struct bwi_os *os, int fd, void *buf, size_t n, uint64_t offset) {
+    (void)os;
+    struct bwi_os *below = bwi_os_system();
+    return below->pread(below, fd, buf, n < 3 ? n : 3, offset);
+}
+
+static void a_read_goes_on_after_a_short_one(void **state) {
+    (void)state;
+    const char *dir = test_mkdir();
+    int fd = scratch_file(dir), done = 0;
+    struct bwi_os os = *bwi_os_system();
+    os.pread = short_pread;
+    struct bwi_io *io = open_io(1, &os);
+    assert_ptr_equal(bwi_io_os(io), &os);
+    char in[8] = {0};
+    assert_int_equal(os.pwrite(&os, fd, "abcdefgh", 8, 0), 8);
+    struct bwi_io_req r = {.kind = BWI_IO_READ, .fd = fd, .buf = in, .bytes = 8, .user = &done, .done = count};
+    bwi_io_submit(io, &r);
+    finish_all(io);
+    assert_int_equal(r.result, 8);
+    assert_memory_equal(in, "abcdefgh", 8);
+    bwi_io_close(io);
+    os.close(&os, fd);
+    test_rmdir(dir);
+}
+
+/* ---- many ---- */
+
+#define MANY 10000
+
+struct one {
+    struct bwi_io_req req;
+    struct bwi_io *io;
+    int fd;
+    uint64_t value;
+    atomic_int *called;
+    int stage;
+    int *finished;
+};
+
+static void one_call(struct bwi_io_req *req) {
+    struct one *o = req->user;
+    atomic_fetch_add(o->called, 1);
+    req->result = (int64_t)o->value;
+}
+
+/* write, then read back, then a call: each submitted from the completion of the one before */
+static void one_done(struct bwi_io_req *req) {
+    struct one *o = req->user;
+    uint64_t offset = req->offset;
+    switch (o->stage++) {
+    case 0:
+        assert_int_equal(req->result, 8);
+        o->value = 0;
+        *req = (struct bwi_io_req){.kind = BWI_IO_READ,
+                                   .fd = o->fd,
+                                   .offset = offset,
+                                   .buf = &o->value,
+                                   .bytes = 8,
+                                   .user = o,
+                                   .done = one_done};
+        bwi_io_submit(o->io, req);
+        break;
+    case 1:
+        assert_int_equal(req->result, 8);
+        assert_int_equal(o->value, offset * 3);
+        *req =
+            (struct bwi_io_req){.kind = BWI_IO_CALL, .offset = offset, .call = one_call, .user = o, .done = one_done};
+        bwi_io_submit(o->io, req);
+        break;
+    default: assert_int_equal(req->result, (int64_t)(offset * 3)); ++*o->finished;
+    }
+}
+
+static void ten_thousand_requests_each_come_back_once(void **state) {
+    (void)state;
+    const char *dir = test_mkdir();
+    int fd = scratch_file(dir), finished = 0;
+    atomic_int called = 0;
+    struct bwi_io *io = open_io(6, NULL);
+    struct one *all = calloc(MANY, sizeof *all);
+    assert_non_null(all);
+    for (unsigned i = 0; i < MANY; i++) {
+        all[i] = (struct one){.io = io, .fd = fd, .value = UINT64_C(24) * i, .called = &called, .finished = &finished};
+        all[i].req = (struct bwi_io_req){.kind = BWI_IO_WRITE,
+                                         .fd = fd,
+                                         .offset = UINT64_C(8) * i,
+                                         .buf = &all[i].value,
+                                         .bytes = 8,
+                                         .user = &all[i],
+                                         .done = one_done};
+        bwi_io_submit(io, &all[i].req);
+    }
+    finish_all(io);
+    assert_int_equal(finished, MANY);
+    assert_int_equal(atomic_load(&called), MANY);
+    bwi_io_close(io);
+    free(all);
+    bwi_os_system()->close(bwi_os_system(), fd);
+    test_rmdir(dir);
+}
+
+/* ---- fairness ---- */
+
+struct gate {
+    struct bwi_mutex lock;
+    struct bwi_cond opened;
+    bool open;
+};
+
+static void wait_at_gate(struct bwi_io_req *req) {
+    struct gate *g = req->buf;
+    bwi_mutex_lock(&g->lock);
+    while (!g->open) bwi_cond_wait(&g->opened, &g->lock, UINT64_MAX);
+    bwi_mutex_unlock(&g->lock);
+    req->result = 0;
+}
+
+static void open_gate(struct gate *g) {
+    bwi_mutex_lock(&g->lock);
+    g->open = true;
+    bwi_cond_broadcast(&g->opened);
+    bwi_mutex_unlock(&g->lock);
+}
+
+static void calls_that_block_leave_a_worker_for_transfers(void **state) {
+    (void)state;
+    struct gate gate = {.open = false};
+    bwi_mutex_init(&gate.lock);
+    bwi_cond_init(&gate.opened);
+    for (unsigned threads = 2; threads <= 9; threads += 7) {
+        int calls_done = 0, done = 0;
+        gate.open = false;
+        struct bwi_io *io = open_io(threads, NULL);
+        struct bwi_io_req calls[20], transfer = {.kind = BWI_IO_FSYNC, .fd = -1, .user = &done, .done = count};
+        for (int i = 0; i < 20; i++) {
+            calls[i] = (struct bwi_io_req){
+                .kind = BWI_IO_CALL, .call = wait_at_gate, .buf = &gate, .user = &calls_done, .done = count};
+            bwi_io_submit(io, &calls[i]);
+        }
+        bwi_io_submit(io, &transfer);
+        assert_int_equal(bwi_io_reap(io, now() + SOON), 1);
+        assert_int_equal(done, 1);
+        assert_int_equal(calls_done, 0);
+        open_gate(&gate);
+        finish_all(io);
+        assert_int_equal(calls_done, 20);
+        bwi_io_close(io);
+    }
+    bwi_cond_fini(&gate.opened);
+    bwi_mutex_fini(&gate.lock);
+}
+
+struct order {
+    int next;
+    int at;
+    struct order *all;
+};
+
+static void note_order(struct bwi_io_req *req) {
+    struct order *o = req->user;
+    o->at = o->all->next++;
+    req->result = 0;
+}
+static int noting_fsync(struct bwi_os *os, int fd) {
+    (void)os;
+    return fd; /* what it was given */
+}
+static void no_op(struct bwi_io_req *req) {
+    (void)req;
+}
+
+/* One worker, held at a gate while both queues fill: afterwards it takes from them in turn. */
+static void one_worker_takes_from_both_queues_in_turn(void **state) {
+    (void)state;
+    struct gate gate = {.open = false};
+    bwi_mutex_init(&gate.lock);
+    bwi_cond_init(&gate.opened);
+    struct bwi_os os = *bwi_os_system();
+    os.fsync = noting_fsync;
+    struct bwi_io *io = open_io(1, &os);
+    int done = 0;
+    struct bwi_io_req held = {.kind = BWI_IO_CALL, .call = wait_at_gate, .buf = &gate, .user = &done, .done = count};
+    struct order order[8];
+    struct bwi_io_req calls[8], transfers[8];
+    order[0].next = 0;
+    bwi_io_submit(io, &held);
+    for (int i = 0; i < 8; i++) {
+        order[i].all = order;
+        calls[i] = (struct bwi_io_req){.kind = BWI_IO_CALL, .call = note_order, .user = &order[i], .done = no_op};
+        transfers[i] = (struct bwi_io_req){.kind = BWI_IO_FSYNC, .fd = i, .done = no_op};
+        bwi_io_submit(io, &calls[i]);
+        bwi_io_submit(io, &transfers[i]);
+    }
+    open_gate(&gate);
+    finish_all(io);
+    for (int i = 0; i < 8; i++) {
+        assert_int_equal(order[i].at, i); /* first come, first served within a kind */
+        assert_int_equal(transfers[i].result, i);
+    }
+    bwi_io_close(io);
+    bwi_cond_fini(&gate.opened);
+    bwi_mutex_fini(&gate.lock);
+}
+
+/* ---- waiting ---- */
+
+static void a_reap_waits_no_longer_than_its_deadline(void **state) {
+    (void)state;
+    struct bwi_io *io = open_io(1, NULL);
+    uint64_t start = now();
+    assert_int_equal(bwi_io_reap(io, 0), 0);
+    assert_int_equal(bwi_io_reap(io, start + 30 * BWI_NS_PER_MS), 0);
+    assert_true(now() >= start + 30 * BWI_NS_PER_MS);
+    bwi_io_close(io);
+}
+
+static void *wake_later(void *arg) {
+    struct bwi_env *env = bwi_env_system();
+    struct bwi_mutex lock;
+    struct bwi_cond never;
+    bwi_mutex_init(&lock);
+    bwi_cond_init(&never);
+    bwi_mutex_lock(&lock);
+    bwi_cond_wait(&never, &lock, env->now_ns(env) + 20 * BWI_NS_PER_MS);
+    bwi_mutex_unlock(&lock);
+    bwi_cond_fini(&never);
+    bwi_mutex_fini(&lock);
+    bwi_io_wake(arg);
+    return NULL;
+}
+
+static void a_wake_from_another_thread_ends_the_wait(void **state) {
+    (void)state;
+    struct bwi_io *io = open_io(1, NULL);
+    struct bwi_thread t = {0};
+    assert_int_equal(bwi_thread_start(&t, "waker", wake_later, io), 0);
+    uint64_t start = now();
+    assert_int_equal(bwi_io_reap(io, start + SOON), 0);
+    assert_true(now() < start + SOON);
+    bwi_thread_join(&t);
+    bwi_io_close(io);
+}
+
+static void a_wake_before_the_wait_is_not_lost_in_a_poll(void **state) {
+    (void)state;
+    struct bwi_io *io = open_io(1, NULL);
+    bwi_io_wake(io);
+    assert_int_equal(bwi_io_reap(io, 0), 0);
+    uint64_t start = now();
+    assert_int_equal(bwi_io_reap(io, start + SOON), 0);
+    assert_true(now() < start + SOON);
+    start = now(); /* and it is used up now */
+    assert_int_equal(bwi_io_reap(io, start + 10 * BWI_NS_PER_MS), 0);
+    assert_true(now() >= start + 10 * BWI_NS_PER_MS);
+    bwi_io_close(io);
+}
+
+static void opening_reports_what_it_lacks(void **state) {
+    (void)state;
+    struct bwi_io *io = NULL;
+    struct bw_error err = BW_ERROR_INIT;
+    struct bwi_io_options o = {.threads = 257};
+    assert_fails(bwi_io_open(&o, &io, &err), BW_E_INVALID, &err, "I/O threads: expected at most 256, found 257");
+    long live = bwi_alloc_live();
+    for (unsigned long n = 1;; n++) {
+        bw_error_clear(&err);
+        bwi_alloc_fail_at(n);
+        int rc = bwi_io_open(NULL, &io, &err);
+        bwi_alloc_fail_at(0);
+        if (rc == 0) break;
+        assert_true(rc < 0 && err.status == rc && err.message[0]);
+        assert_null(io);
+        assert_int_equal(bwi_alloc_live(), live);
+        assert_true(n < 100);
+    }
+    bwi_io_close(io);
+    assert_int_equal(bwi_alloc_live(), live);
+    bwi_io_close(NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bytes_go_and_come_back),
+        cmocka_unit_test(errors_are_negative_errnos),
+        cmocka_unit_test(a_read_goes_on_after_a_short_one),
+        cmocka_unit_test(ten_thousand_requests_each_come_back_once),
+        cmocka_unit_test(calls_that_block_leave_a_worker_for_transfers),
+        cmocka_unit_test(one_worker_takes_from_both_queues_in_turn),
+        cmocka_unit_test(a_reap_waits_no_longer_than_its_deadline),
+        cmocka_unit_test(a_wake_from_another_thread_ends_the_wait),
+        cmocka_unit_test(a_wake_before_the_wait_is_not_lost_in_a_poll),
+        cmocka_unit_test(opening_reports_what_it_lacks),
+    };
+    return cmocka_run_group_tests_name("engine", tests, NULL, NULL);
+}

@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Builds and runs the tests of one or more build directories and counts what passed: the work behind ./dev test.
+
+    tools/run_tests.py [--list] BUILD[:KIND] ... [-- NAME ...]
+
+KIND is plain, clang, asan or tsan. NAME is a test, a suite, or a pattern such as "history*". Sanitizer builds leave out
+what would only run again (suites structure, headers, docs, install) and what is too big for them (large). A build that
+fails counts as one failed test. The last line is "N passed, N failed".
+"""
+
+import dataclasses
+import fnmatch
+import json
+import os
+import pathlib
+import platform
+import subprocess
+import sys
+import time
+
+MESON = os.environ.get("MESON") or ("/usr/bin/meson" if os.path.exists("/usr/bin/meson") else "meson")
+WHOLE = {"plain", "clang"}
+ONCE = {"structure", "headers", "docs", "install", "large"}
+SLOWER = {"plain": 1, "clang": 1, "asan": 3, "tsan": 8}  # how much longer a test may take
+SANITIZER_OPTIONS = {
+    "ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1",
+    "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
+    "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1",
+}
+PASSED = {"OK", "EXPECTEDFAIL"}
+
+
+@dataclasses.dataclass
+class Count:
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+
+
+def tests_of(build, kind):
+    """Names of the tests of a build with their suites."""
+    listing = subprocess.run([MESON, "introspect", "--tests", build], capture_output=True, text=True, check=True)
+    found = {}
+    for test in json.loads(listing.stdout):
+        suites = {suite.split(":")[-1] for suite in test["suite"]}
+        if kind in WHOLE or not suites & ONCE:
+            found[test["name"]] = suites
+    return found
+
+
+def select(tests, names):
+    """The tests that the names mean (all without names), and the names that mean none."""
+    if not names:
+        return sorted(tests), []
+    chosen, unknown = set(), []
+    for name in names:
+        meant = {t for t, suites in tests.items() if name in suites or fnmatch.fnmatchcase(t, name)}
+        chosen |= meant
+        if not meant:
+            unknown.append(name)
+    return sorted(chosen), unknown
+
+
+def without_address_randomisation():
+    """A prefix that switches it off where that is allowed: the sanitizers' shadow memory does not fit every layout."""
+    prefix = ["setarch", platform.machine(), "-R"]
+    try:
+        return prefix if subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode == 0 else []
+    except OSError:
+        return []
+
+
+def run(build, kind, chosen, count):
+    command = [MESON, "test", "-C", build, "--no-rebuild", "--print-errorlogs"]
+    command += ["--timeout-multiplier", str(SLOWER[kind]), *chosen]
+    env = {**SANITIZER_OPTIONS, **os.environ}
+    started = time.time()
+    subprocess.run((without_address_randomisation() if kind not in WHOLE else []) + command, env=env, check=False)
+    log = pathlib.Path(build) / "meson-logs/testlog.json"
+    if not log.is_file() or log.stat().st_mtime < started - 1:
+        print(f"{build}: meson test left no log")
+        count.failed += 1
+        return
+    lines = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines() if line.strip()]
+    for test in lines:
+        if test["result"] in PASSED:
+            count.passed += 1
+        elif test["result"] == "SKIP":
+            count.skipped += 1
+            print(f"skipped: {test['name']}")
+        else:
+            count.failed += 1
+            print(f"failed ({kind}): {test['name']}: {test['result']}")
+    if len(lines) < len(chosen):
+        print(f"{build}: {len(chosen)} tests were to run, {len(lines)} did")
+        count.failed += len(chosen) - len(lines)
+
+
+def main(argv):
+    listing = argv[:1] == ["--list"]
+    argv = argv[listing:]
+    at = argv.index("--") if "--" in argv else len(argv)
+    builds = [(b.split(":") + ["plain"])[:2] for b in argv[:at]]
+    names = argv[at + 1 :]
+    if listing:
+        for name, suites in sorted(tests_of(*builds[0]).items()):
+            print(f"{name:32} {' '.join(sorted(suites))}")
+        return 0
+    count = Count()
+    for build, kind in builds:
+        print(f"== {kind}: {build}", flush=True)
+        if subprocess.run(["ninja", "-C", build, "--quiet"], check=False).returncode:
+            print(f"failed ({kind}): the build")
+            count.failed += 1
+            continue
+        chosen, unknown = select(tests_of(build, kind), names)
+        for name in unknown:
+            print(f"failed ({kind}): {name}: no such test or suite; ./dev test --list shows all")
+            count.failed += 1
+        if chosen:
+            run(build, kind, chosen, count)
+    if count.skipped:
+        print(f"{count.skipped} skipped")
+    print(f"{count.passed} passed, {count.failed} failed", flush=True)
+    return 1 if count.failed or not count.passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
