@@ -31,7 +31,7 @@ def concepts():
     source = (PAGES / "breakwater.7.in").read_text(encoding="utf-8")
     source = source.replace("Source of breakwater.7: tools/gen_man.py puts the tables into it.",
                             "Made by tools/gen_man.py from breakwater.7.in and tools/status.json. Do not edit.")
-    return "'\\\" t\n" + source.replace("@EXITS@", exits).replace("@STATUS@", status)
+    return source.replace("@EXITS@", exits).replace("@STATUS@", status)
 
 
 def main():

@@ -89,7 +89,6 @@ struct bw_checkpoint_info {
     uint32_t committed;   /**< 1 once its commit token exists */
     uint64_t raw_bytes;   /**< of all tensors and blobs, ties counted once */
     uint64_t tensors;     /**< number of tensors */
-    uint64_t blobs;       /**< number of blobs of all ranks */
 };
 
 /** Facts about the open checkpoint. The first call may read metadata. */
@@ -182,6 +181,12 @@ struct bw_blob_info {
     uint32_t reserved;/**< 0 */
     uint64_t bytes;   /**< its length */
 };
+
+/**
+ * Number of blobs of all ranks. Reads the layouts and contents of all groups on its first call:
+ * a rank that wants its own blobs asks for them by name instead.
+ */
+BW_API int bw_restore_blob_count(struct bw_restore *restore, uint64_t *ret_count, struct bw_error *err);
 
 /** The i-th blob, ordered by (rank, name). Reads the layouts of all groups on its first call. */
 BW_API int bw_restore_blob_at(struct bw_restore *restore, uint64_t i, struct bw_blob_info *ret_blob,

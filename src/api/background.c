@@ -108,7 +108,9 @@ static void publish(struct bw_checkpointer *ck) {
     for (struct bw_save *v = ck->shared.saves; v; v = v->next) publish_save(v);
     for (struct bwi_watch *w = ck->shared.watches; w; w = w->next) w->done = w->done || !w->task->running;
     ck->shared.unheard_inside = ck->session->unheard;
+    ck->shared.drained = bwi_session_drained(ck->session);
     ck->shared.in_flight = bwi_session_in_flight(ck->session);
+    ck->shared.places = bwi_session_places(ck->session);
     ck->shared.idle = bwi_session_idle(ck->session) && bwi_loop_tasks(ck->host.loop) == 0;
     publish_stats(ck);
     bwi_cond_broadcast(&ck->shared.cond);

@@ -63,7 +63,9 @@ struct bw_checkpointer {
         struct bwi_watch *watches;
         struct bw_save *saves;
         uint32_t in_flight;
-        bool idle; /* the session has nothing that runs */
+        uint32_t places; /* taken: what the policy for one save too many counts */
+        bool drained;    /* nothing is left that a close waits for */
+        bool idle;       /* the session has nothing that runs */
         bool stop, abandoned;
         struct bw_event events[BWI_EVENTS_MAX];
         uint32_t event_at, event_count, event_lost;

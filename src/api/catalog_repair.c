@@ -43,14 +43,15 @@ struct repair {
     struct bwi_id *gone;
     struct bwi_kept *found;
     size_t found_cap;
-    bool nothing; /* the newest entry is sound after all */
-    uint32_t era;
-    uint64_t n;
+    bool dry;
+    uint32_t sound_era; /* of the entry that all this was found on */
+    uint64_t sound_n;
 };
 
 static int repair_next(void *user, const struct bwi_actor *a, struct bwi_entry *ret, struct bw_error *err) {
     struct repair *p = user;
-    return p->nothing || !a->head ? 1 : bwi_policy_repair(a, &p->r, ret, err);
+    bool moved = !a->head || a->head->era != p->sound_era || a->head->n != p->sound_n;
+    return moved ? 1 : bwi_policy_repair(a, &p->r, ret, err);
 }
 
 /* A live or shelved checkpoint whose manifest is gone cannot be restored: it leaves the lists. Damage deeper down is
@@ -80,6 +81,7 @@ static int add_found(struct repair *p, const struct bwi_entry *e, const struct b
                            .world = e->attempt.world,
                            .lineage_of = e,
                            .prepare_only = true,
+                           .dry_run = p->dry,
                            .deadline_ns = BWI_NEVER};
     bool from = e->from.set && e->from.open && bwi_id_eq(&e->from.id, id);
     if (from) {
@@ -98,7 +100,8 @@ static int add_found(struct repair *p, const struct bwi_entry *e, const struct b
             rc = bwi_error_nomem(err, sizeof *p->found, "repair");
         p->found = grown;
         if (rc == 0) p->found[p->r.found_count++] = m.kept;
-        bwi_findings_add(f, 0, 0, "remote", id, "checkpoint", "", "complete: it becomes live");
+        bwi_findings_add(f, 0, 0, "remote", id, "checkpoint", "",
+                         p->dry ? "complete: it would become live" : "complete: it becomes live");
     }
     bwi_commit_fini(&m);
     return rc;
@@ -123,12 +126,15 @@ static int repair_history(struct bw_catalog *c, const struct bwi_head *head, boo
     struct bwi_env *env = c->host.ctx.env;
     const struct bwi_entry *e = &head->entry;
     struct repair p = {.c = c,
+                       .dry = dry,
+                       .sound_era = e->era,
+                       .sound_n = e->n,
                        .r = {.era = head->damaged_era,
                              .n = head->damaged_n,
                              .uuid = bwi_uuid_random(env),
                              .nonce = (uint32_t)env->random_u64(env)}};
     struct bwi_key key = bwi_key_entry(c->host.ctx.run, head->damaged_era, head->damaged_n);
-    bwi_findings_add(f, 2, BW_E_CORRUPT, "remote", NULL, key.s, "", "the newest entry is damaged: %.300s",
+    bwi_findings_add(f, dry ? 2 : 1, BW_E_CORRUPT, "remote", NULL, key.s, "", "the newest entry is damaged: %.300s",
                      head->damage);
     p.gone = bwi_calloc(e->live_count + e->shelved_count + 1, sizeof *p.gone);
     int rc = p.gone ? 0 : bwi_error_nomem(err, e->live_count * sizeof *p.gone, "repair");
@@ -145,6 +151,8 @@ static int repair_history(struct bw_catalog *c, const struct bwi_head *head, boo
                                .deadline_ns = env->now_ns(env) + DECIDE_PATIENCE_NS};
         bwi_decide_start(&d, c->host.loop, NULL);
         rc = bwi_block_on(&c->host, &d.task, err);
+        if (rc == 0 && !d.created)
+            bwi_findings_add(f, 1, 0, "remote", NULL, key.s, "", "the history has moved meanwhile: nothing was done");
         if (rc == 0 && d.created)
             bwi_findings_add(f, 0, 0, "remote", NULL, d.key.s, "", "era %u has begun from entry %06u.%020llu",
                              d.head.entry.era, e->era, (unsigned long long)e->n);

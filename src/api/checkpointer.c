@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "api/background.h"
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "base/vec.h"
@@ -11,6 +12,11 @@
 #define SAVES_IN_FLIGHT_MAX 16u
 /* Beyond the deadline of a close: what may be waited for so that nothing of the caller's is touched any more. */
 #define CLOSE_EXTRA_MS 30000u
+
+/* Waiting for others: the longest pause grows with the number of ranks, so that the store sees no storm. */
+#define POLL_LEAST_NS (200 * BWI_NS_PER_MS)
+#define POLL_MOST_NS  (5 * BWI_NS_PER_S)
+#define POLL_RANKS    64u
 
 const char *bw_version(void) {
     return "0.1.0";
@@ -119,6 +125,7 @@ static int make(const struct bw_options *o, struct bw_checkpointer *ck, struct b
     rc = bwi_host_open(&ho, &ck->host, err);
     if (rc == 0) rc = check_tiers(ck, err);
     if (rc < 0) return rc;
+    ck->host.ctx.poll_max_ns = bwi_min_u64(POLL_MOST_NS, POLL_LEAST_NS * (1 + o->world / POLL_RANKS));
     fill_config(o, &cfg);
     rc = bwi_session_new(&ck->host.ctx, &cfg, &ck->session, err);
     return rc == 0 ? bwi_engine_start(ck, err) : rc;
@@ -220,11 +227,17 @@ static void release_all(struct bw_checkpointer *ck, struct bwi_command *c) {
     for (struct bw_save *v = ck->shared.saves; v; v = v->next) v->inner = NULL;
 }
 
-/* Waits until no save is in flight. With the lock held. */
-static bool wait_drained(struct bw_checkpointer *ck, uint64_t deadline) {
-    while (ck->shared.in_flight > 0)
-        if (!bwi_engine_wait(ck, deadline)) return ck->shared.in_flight == 0;
-    return true;
+/* Waits until everything has been brought to its end. With the lock held. */
+static void wait_drained(struct bw_checkpointer *ck, uint64_t deadline) {
+    while (!ck->shared.drained && bwi_engine_wait(ck, deadline)) {
+    }
+}
+
+/* Waits until no save is in flight, after those that were have been given up. With the lock held. */
+static bool wait_ended(struct bw_checkpointer *ck, uint64_t deadline) {
+    while (ck->shared.in_flight > 0 && bwi_engine_wait(ck, deadline)) {
+    }
+    return ck->shared.in_flight == 0;
 }
 
 static void first_unheard(struct bw_checkpointer *ck, struct bw_error *e) {
@@ -253,8 +266,7 @@ int bw_checkpointer_close(struct bw_checkpointer *ck, uint64_t timeout_ms, struc
     bwi_engine_unlock(ck);
     bwi_engine_run(ck, give_up, NULL);
     bwi_engine_lock(ck);
-    wait_drained(ck, bwi_deadline_ns(CLOSE_EXTRA_MS));
-    bool hangs = ck->shared.in_flight > 0;
+    bool hangs = !wait_ended(ck, bwi_deadline_ns(CLOSE_EXTRA_MS));
     first_unheard(ck, &e);
     bwi_engine_unlock(ck);
     if (hangs) bwi_error_set(&e, BW_E_TIMEOUT, "a tier does not answer: what was in flight may or may not be complete");

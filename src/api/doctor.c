@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/vec.h"
-#include "checkpoint/doctor.h"
+#include "checkpoint/diagnose.h"
 #include "os/thread.h"
 
 #define RACERS     4u
@@ -22,7 +22,7 @@
 struct race {
     enum bwi_tier tier;
     char prefix[40]; /* scratch, of this examination alone */
-    struct bwi_doctor_try tries[ROUNDS * RACERS];
+    struct bwi_diagnose_try tries[ROUNDS * RACERS];
     unsigned holder[ROUNDS], judged;
     /* guarded */
     struct bwi_mutex mutex;
@@ -90,7 +90,7 @@ static void *run_racer(void *arg) {
         char key[64];
         char data[BYTES];
         struct bw_error e = BW_ERROR_INIT;
-        struct bwi_doctor_try *t = &r->tries[round * RACERS + x->number];
+        struct bwi_diagnose_try *t = &r->tries[round * RACERS + x->number];
         object_of(r, x->number, round, key, data);
         t->status = bwi_block_do(&x->host, r->tier, BWI_STORE_CREATE, key, bwi_span(data, BYTES), &t->outcome, &e);
         if (t->status == BW_E_EXISTS) t->outcome = BWI_STORE_OTHER;
@@ -141,13 +141,13 @@ static void look(struct race *r, struct bwi_host *h) {
 }
 
 static void report(struct race *r, uint64_t took_ns, struct bwi_findings *f) {
-    const struct bwi_doctor_race d = {.racers = RACERS,
-                                      .rounds = r->judged,
-                                      .tries = r->tries,
-                                      .holder = r->holder,
-                                      .took_ns = took_ns,
-                                      .error = &r->error};
-    bwi_doctor_race(&d, r->tier, f);
+    const struct bwi_diagnose_race d = {.racers = RACERS,
+                                        .rounds = r->judged,
+                                        .tries = r->tries,
+                                        .holder = r->holder,
+                                        .took_ns = took_ns,
+                                        .error = &r->error};
+    bwi_diagnose_race(&d, r->tier, f);
 }
 
 static void race_with(struct race *r, const char *url, struct bwi_host *h, struct bwi_findings *f) {
@@ -263,7 +263,7 @@ static void remove_made(const char *path, size_t there) {
 
 /* ---- one tier ---- */
 
-static void read_store_id(struct bwi_host *h, struct bwi_doctor_tier *t, struct bw_error *e) {
+static void read_store_id(struct bwi_host *h, struct bwi_diagnose_tier *t, struct bw_error *e) {
     struct bwi_buf body = {0};
     struct bwi_store_id id;
     t->store_status = bwi_block_get(h, t->tier, STORE_KEY, BWI_JSON_SMALL_MAX, &body, e);
@@ -274,20 +274,20 @@ static void read_store_id(struct bwi_host *h, struct bwi_doctor_tier *t, struct 
 }
 
 /* With the tier open. */
-static int examine_open(struct bwi_doctor_tier *t, const char *path, struct bwi_host *h, struct bwi_findings *f,
+static int examine_open(struct bwi_diagnose_tier *t, const char *path, struct bwi_host *h, struct bwi_findings *f,
                         struct bw_error *err) {
     struct bw_error e = BW_ERROR_INIT;
     t->caps = h->ctx.tier[t->tier]->caps;
     t->url = h->ctx.tier[t->tier]->url;
     t->dir = path ? bwi_probe_dir(path, &t->found) : 1;
     read_store_id(h, t, &e);
-    bwi_doctor_tier(t, f);
+    bwi_diagnose_tier(t, f);
     t->store_error = NULL;
     return race_tier(t->tier, t->url, h, f, err);
 }
 
 /* What is wrong with the arguments fails the call; what is wrong with the tier is a finding. */
-static int cannot_open(const struct bwi_doctor_tier *t, const struct bw_error *e, struct bwi_findings *f,
+static int cannot_open(const struct bwi_diagnose_tier *t, const struct bw_error *e, struct bwi_findings *f,
                        struct bw_error *err) {
     const int s = e->status;
     if (s == BW_E_INVALID || s == BW_E_UNSUPPORTED || s == BW_E_LIMIT || s == BW_E_NOMEM) {
@@ -300,12 +300,12 @@ static int cannot_open(const struct bwi_doctor_tier *t, const struct bw_error *e
     return 0;
 }
 
-static int examine(struct bwi_doctor_tier *t, enum bwi_tier tier, const char *url, struct bwi_findings *f,
+static int examine(struct bwi_diagnose_tier *t, enum bwi_tier tier, const char *url, struct bwi_findings *f,
                    struct bw_error *err) {
     char path[PATH_BYTES];
     struct bw_error e = BW_ERROR_INIT;
     struct bwi_host h;
-    *t = (struct bwi_doctor_tier){.tier = tier, .url = url};
+    *t = (struct bwi_diagnose_tier){.tier = tier, .url = url};
     const bool is_dir = path_of(url, path);
     const size_t there = is_dir ? length_there(path) : 0;
     int rc = open_host(&h, tier, url, false, &e);
@@ -327,16 +327,16 @@ static int examine(struct bwi_doctor_tier *t, enum bwi_tier tier, const char *ur
 int bw_doctor(const char *remote_url, const char *local_url, struct bw_list **ret_list, struct bw_error *err) {
     struct bwi_findings f = {0};
     struct bwi_probe_machine machine;
-    struct bwi_doctor_tier tiers[BWI_TIERS] = {0};
+    struct bwi_diagnose_tier tiers[BWI_TIERS] = {0};
     const char *url[BWI_TIERS] = {[BWI_TIER_LOCAL] = local_url, [BWI_TIER_REMOTE] = remote_url};
     int rc = 0;
     bw_error_clear(err);
     if (!ret_list) return bwi_error_set(err, BW_E_INVALID, "ret_list is null");
     bwi_probe_machine(&machine);
-    bwi_doctor_machine(&machine, &f);
+    bwi_diagnose_machine(&machine, &f);
     for (int t = 0; rc == 0 && t < BWI_TIERS; t++)
         if (url[t] && url[t][0]) rc = examine(&tiers[t], (enum bwi_tier)t, url[t], &f, err);
-    if (rc == 0) bwi_doctor_pair(&tiers[BWI_TIER_LOCAL], &tiers[BWI_TIER_REMOTE], &f);
+    if (rc == 0) bwi_diagnose_pair(&tiers[BWI_TIER_LOCAL], &tiers[BWI_TIER_REMOTE], &f);
     if (rc == 0) return bwi_list_of_findings(&f, ret_list, err);
     bwi_findings_fini(&f);
     return rc;

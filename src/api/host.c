@@ -11,7 +11,8 @@ static int open_tier(struct bwi_host *h, enum bwi_tier tier, const char *url, co
                      struct bw_error *err) {
     struct bwi_store_options so = {.loop = h->loop, .create = o->create, .read_only = o->read_only};
     int rc = bwi_store_open(url, &so, &h->ctx.tier[tier], err);
-    return rc < 0 ? bwi_error_wrap(err, "%s tier", bwi_tier_name(tier)) : 0;
+    if (rc < 0) (void)bwi_error_wrap(err, "%s tier", bwi_tier_name(tier));
+    return rc;
 }
 
 static int open_parts(const struct bwi_host_options *o, struct bwi_host *h, struct bw_error *err) {

@@ -234,7 +234,7 @@ int bw_reader_open(const struct bw_reader_options *options, struct bw_restore **
 
 int bw_restore_info(struct bw_restore *restore, struct bw_checkpoint_info *ret_info, struct bw_error *err) {
     LOCKED(restore, err, ret_info);
-    int rc = simple_call(restore, BWI_RESTORE_BLOBS, NULL, 0, err);
+    int rc = simple_call(restore, BWI_RESTORE_MANIFEST, NULL, 0, err);
     if (rc == 0) rc = bwi_restore_get_info(restore->inner, ret_info, err);
     bwi_mutex_unlock(&restore->mutex);
     return rc;
@@ -251,6 +251,7 @@ int bw_restore_tensor_at(struct bw_restore *restore, uint64_t i, struct bw_tenso
 
 int bw_restore_tensor(struct bw_restore *restore, const char *name, struct bw_tensor_info *ret_tensor,
                       struct bw_error *err) {
+    bw_error_clear(err);
     if (!name) return bwi_error_set(err, BW_E_INVALID, "name is null");
     LOCKED(restore, err, ret_tensor);
     int rc = simple_call(restore, BWI_RESTORE_TENSOR, name, 0, err);
@@ -261,6 +262,7 @@ int bw_restore_tensor(struct bw_restore *restore, const char *name, struct bw_te
 
 int bw_restore_box_at(struct bw_restore *restore, const char *name, uint32_t i, struct bw_box_info *ret_box,
                       struct bw_error *err) {
+    bw_error_clear(err);
     if (!name) return bwi_error_set(err, BW_E_INVALID, "name is null");
     LOCKED(restore, err, ret_box);
     int rc = simple_call(restore, BWI_RESTORE_TENSOR, name, 0, err);
@@ -293,6 +295,14 @@ int bw_restore_read(struct bw_restore *restore, const struct bw_slice *slices, s
     return rc;
 }
 
+int bw_restore_blob_count(struct bw_restore *restore, uint64_t *ret_count, struct bw_error *err) {
+    LOCKED(restore, err, ret_count);
+    int rc = simple_call(restore, BWI_RESTORE_BLOBS, NULL, 0, err);
+    if (rc == 0) rc = bwi_restore_get_blob_count(restore->inner, ret_count, err);
+    bwi_mutex_unlock(&restore->mutex);
+    return rc;
+}
+
 int bw_restore_blob_at(struct bw_restore *restore, uint64_t i, struct bw_blob_info *ret_blob, struct bw_error *err) {
     LOCKED(restore, err, ret_blob);
     int rc = simple_call(restore, BWI_RESTORE_BLOBS, NULL, 0, err);
@@ -303,6 +313,7 @@ int bw_restore_blob_at(struct bw_restore *restore, uint64_t i, struct bw_blob_in
 
 int bw_restore_blob(struct bw_restore *restore, uint32_t rank, const char *name, void *buf, size_t buf_bytes,
                     size_t *ret_bytes, struct bw_error *err) {
+    bw_error_clear(err);
     if (!name || (!buf && buf_bytes)) return bwi_error_set(err, BW_E_INVALID, "%s is null", name ? "buf" : "name");
     LOCKED(restore, err, ret_bytes);
     restore->call = (struct bwi_restore_call){

@@ -22,7 +22,8 @@ struct begin {
 
 static void try_begin(struct bw_checkpointer *ck, struct bwi_command *c) {
     struct begin *b = c->arg;
-    b->busy = bwi_session_in_flight(ck->session) >= ck->options.saves_in_flight_max && !ck->session->over;
+    if (bwi_session_may_begin(ck->session, b->step, &b->error) < 0) return;
+    b->busy = bwi_session_places(ck->session) >= ck->options.saves_in_flight_max;
     if (b->busy && !b->force) return;
     if (b->force) {
         bwi_session_skip(ck->session, b->step);
@@ -42,7 +43,7 @@ static int wait_turn(struct bw_checkpointer *ck, uint64_t step, uint64_t deadlin
     bwi_engine_lock(ck);
     bool free_place = false;
     do {
-        free_place = ck->shared.in_flight < ck->options.saves_in_flight_max;
+        free_place = ck->shared.places < ck->options.saves_in_flight_max;
     } while (!free_place && bwi_engine_wait(ck, deadline));
     bwi_engine_unlock(ck);
     if (free_place) return 0;
@@ -56,6 +57,7 @@ static int busy_by_policy(struct bw_checkpointer *ck, struct begin *b, struct bw
                              ck->options.saves_in_flight_max);
     b->force = true;
     bwi_engine_run(ck, try_begin, b);
+    if (b->error.status < 0) return bwi_error_copy(err, &b->error);
     return bwi_error_set(err, BW_E_SKIPPED, "save step %llu: skipped, %u saves are in flight",
                          (unsigned long long)b->step, ck->options.saves_in_flight_max);
 }
@@ -193,7 +195,10 @@ enum bw_level bw_save_level(struct bw_save *save) {
 }
 
 int bw_save_error(struct bw_save *save, struct bw_error *err) {
-    if (!save) return bwi_error_set(err, BW_E_INVALID, "save is null");
+    if (!save) {
+        bw_error_clear(err);
+        return bwi_error_set(err, BW_E_INVALID, "save is null");
+    }
     bwi_engine_lock(save->ck);
     int rc = save->ended ? save->error.status : 0;
     if (rc < 0) {

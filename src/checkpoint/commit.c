@@ -125,7 +125,10 @@ static enum bwi_step decide(struct bwi_commit *c) {
 
 static enum bwi_step decided(struct bwi_commit *c) {
     struct bwi_commit_work *w = c->w;
-    if (w->decide.task.running) return BWI_STEP_WAIT;
+    if (w->decide.task.running) {
+        if (c->task.cancel && !w->decide.task.cancel) bwi_task_cancel(&w->decide.task);
+        return BWI_STEP_WAIT;
+    }
     if (w->decide.task.error.status < 0) return fail(c, &w->decide.task.error);
     bwi_head_fini(&c->head);
     c->head = w->decide.head;
@@ -257,7 +260,8 @@ static int take_summary(struct bwi_commit *c, uint32_t g, struct bwi_store_op *o
                            (unsigned long long)s->id.step);
     if (rc == 0 && !bwi_policy_in_lineage(c->lineage_of, &s->uuid))
         rc = bwi_error_set(err, BW_E_FOREIGN, "it was made in another life of run \"%s\"", c->ctx->run);
-    return rc < 0 ? bwi_error_wrap(err, "summary \"%s\"", op->key) : 0;
+    if (rc < 0) (void)bwi_error_wrap(err, "summary \"%s\"", op->key);
+    return rc;
 }
 
 /* --- index and manifest -------------------------------------------------------------------------------------- */
@@ -286,7 +290,8 @@ static int take_layout(struct bwi_commit *c, uint32_t g, struct bwi_store_op *op
     if (!bwi_sha_eq(&sha, &w->summaries[g].layout))
         rc = bwi_error_set(err, BW_E_CORRUPT, "its SHA-256 is not that in the summary of group %u", g);
     if (rc == 0) rc = bwi_layout_decode(bwi_buf_span(&w->layout_bytes[g]), &w->layouts[g], err);
-    return rc < 0 ? bwi_error_wrap(err, "layout \"%s\"", op->key) : 0;
+    if (rc < 0) (void)bwi_error_wrap(err, "layout \"%s\"", op->key);
+    return rc;
 }
 
 static enum bwi_step summaries(struct bwi_commit *c) {
@@ -349,6 +354,17 @@ static enum bwi_step layouts(struct bwi_commit *c) {
     return BWI_STEP_AGAIN;
 }
 
+static void fill_kept(struct bwi_commit *c) {
+    const struct bwi_manifest *m = &c->w->manifest;
+    struct bwi_env *env = c->ctx->env;
+    c->kept = (struct bwi_kept){.id = c->id,
+                                .manifest = c->w->manifest_sha,
+                                .bytes = m->raw_bytes,
+                                .time_ms = env->unix_ms(env),
+                                .ref_count = m->ref_count};
+    memcpy(c->kept.refs, m->refs, sizeof c->kept.refs);
+}
+
 static enum bwi_step put(struct bwi_commit *c) {
     struct bwi_commit_work *w = c->w;
     struct bw_error e = BW_ERROR_INIT;
@@ -357,6 +373,8 @@ static enum bwi_step put(struct bwi_commit *c) {
     if (rc == 0) rc = bwi_manifest_encode(&w->manifest, &w->manifest_bytes, &e);
     if (rc < 0) return fail(c, &e);
     w->manifest_sha = bwi_sha_of(bwi_buf_span(&w->manifest_bytes));
+    fill_kept(c);
+    if (c->dry_run) return finish(c, BWI_COMMIT_DONE);
     struct bwi_key index = bwi_key_index(c->ctx->run, &c->id, &w->cache->info.root);
     struct bwi_key manifest = bwi_key_manifest(c->ctx->run, &c->id, &w->manifest_sha);
     struct bwi_key groups = bwi_key_groups(c->ctx->run, &c->id);
@@ -375,14 +393,7 @@ static enum bwi_step put(struct bwi_commit *c) {
 static enum bwi_step put_done(struct bwi_commit *c) {
     for (size_t i = 0; i < 4; i++)
         if (c->w->slots[i].call.op.error.status < 0) return fail(c, &c->w->slots[i].call.op.error);
-    struct bwi_env *env = c->ctx->env;
     c->objects += 2;
-    c->kept = (struct bwi_kept){.id = c->id,
-                                .manifest = c->w->manifest_sha,
-                                .bytes = c->w->manifest.raw_bytes,
-                                .time_ms = env->unix_ms(env),
-                                .ref_count = c->w->manifest.ref_count};
-    memcpy(c->kept.refs, c->w->manifest.refs, sizeof c->kept.refs);
     return c->prepare_only ? finish(c, BWI_COMMIT_DONE) : decide(c);
 }
 

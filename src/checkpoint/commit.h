@@ -36,6 +36,7 @@ struct bwi_commit {
     const struct bwi_entry *lineage_of; /* head whose lineage the uuids are checked against */
     struct bwi_index_cache *cache;      /* may be NULL */
     uint64_t deadline_ns;               /* of the decision */
+    bool dry_run;                       /* with prepare_only: nothing is written either */
     bool prepare_only; /* repair: index and manifest are written, but nothing is decided; DONE means that it could be */
     /* out, valid when task.error.status is 0 */
     enum bwi_commit_result result;

@@ -36,7 +36,10 @@ int bwi_head_decode(const struct bwi_context *ctx, struct bwi_span bytes, uint32
                     struct bwi_head *ret, struct bw_error *err) {
     struct bwi_head h = {0};
     int rc = bwi_entry_decode(bytes, &h.entry, err);
-    if (rc < 0) return bwi_error_wrap(err, "history entry %06u.%020llu", era, (unsigned long long)n);
+    if (rc < 0) {
+        (void)bwi_error_wrap(err, "%06u.%020llu", era, (unsigned long long)n);
+        return rc;
+    }
     if (strcmp(h.entry.run, ctx->run) != 0 || h.entry.era != era || h.entry.n != n) {
         rc = bwi_error_set(err, BW_E_CORRUPT, "history entry %06u.%020llu holds entry %06u.%020llu of run \"%s\"", era,
                            (unsigned long long)n, h.entry.era, (unsigned long long)h.entry.n, h.entry.run);

@@ -89,7 +89,8 @@ static int take_layout(struct bwi_mend_build *b, struct bw_error *err) {
         rc = bwi_layout_decode(bwi_buf_span(bytes), &b->layouts[b->group], err);
         if (rc < 0) bwi_buf_fini(bytes);
     }
-    return rc < 0 ? bwi_error_wrap(err, "layout \"%s\"", b->call.key.s) : 0;
+    if (rc < 0) (void)bwi_error_wrap(err, "layout \"%s\"", b->call.key.s);
+    return rc;
 }
 
 static enum bwi_step build_layout(struct bwi_mend_build *b) {

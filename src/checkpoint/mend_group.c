@@ -14,6 +14,7 @@
 enum group_state {
     GROUP_READ,
     GROUP_NEXT, /* damaged pack */
+    GROUP_TOLD, /* is a compressed one what its placement says? */
     GROUP_COPIED,
     GROUP_CHECKED,
     GROUP_TAKE, /* the next pack of the other tier */
@@ -146,16 +147,22 @@ static enum bwi_step start_copy(struct bwi_mend_group *g, const struct bwi_place
     return go(g, then);
 }
 
-/* Looks at what has been written. */
-static enum bwi_step start_check(struct bwi_mend_group *g) {
+/* Looks at the pack as it is on this tier. */
+static enum bwi_step start_check(struct bwi_mend_group *g, const struct bwi_placement *p, uint32_t pack,
+                                 enum group_state then) {
     struct bw_error e = BW_ERROR_INIT;
-    const struct bwi_placement *p = g->copy.placement;
-    const uint32_t pack = g->copy.pack;
     bwi_pack_copy_fini(&g->copy);
     g->copy = (struct bwi_pack_copy){
         .ctx = g->ctx, .from = g->ctx->tier[g->tier], .placement = p, .pack = pack, .verify_only = true};
     if (bwi_pack_copy_start(&g->copy, &g->task, &e) < 0) return fail(g, &e);
-    return go(g, GROUP_CHECKED);
+    return go(g, then);
+}
+
+static bool is_compressed(const struct bwi_placement *p, uint32_t pack) {
+    for (uint64_t i = 0; i < p->extent_count; i++) {
+        if (p->places[i].pack == pack && p->places[i].codec != BWI_CODEC_RAW) return true;
+    }
+    return false;
 }
 
 static enum bwi_step end_pack(struct bwi_mend_group *g, const struct bw_error *why) {
@@ -178,7 +185,8 @@ static enum bwi_step group_next(struct bwi_mend_group *g) {
         (void)bwi_error_set(&e, BW_E_NOTFOUND, "no sound placement says what is in it");
         return end_pack(g, &e);
     }
-    return start_copy(g, &m->placement, pack, true, GROUP_COPIED);
+    if (!is_compressed(&m->placement, pack)) return start_copy(g, &m->placement, pack, true, GROUP_COPIED);
+    return start_check(g, &m->placement, pack, GROUP_TOLD);
 }
 
 /* Where the other tier keeps the same bytes in other packs, those and its placement can take the place of ours. */
@@ -186,12 +194,23 @@ static bool may_take(const struct bwi_mend_group *g, const struct bw_error *e) {
     return !g->guest && bwi_mend_is_damage(e->status) && g->meta[source(g)].meta_ok && !same_placement(g);
 }
 
+/* The stored bytes of a compressed extent may be those that the placement names, and still not give what the content
+ * names: then no copy of them helps, only another placement. */
+static enum bwi_step group_told(struct bwi_mend_group *g) {
+    if (g->copy.task.running) return BWI_STEP_WAIT;
+    struct bw_error e = g->copy.task.error;
+    if (is_fatal(e.status)) return fail(g, &e);
+    if (e.status < 0) return start_copy(g, g->copy.placement, g->copy.pack, true, GROUP_COPIED);
+    (void)bwi_error_set(&e, BW_E_CORRUPT, "it is stored as its placement says, and that does not give the content");
+    return may_take(g, &e) ? begin_taking(g) : end_pack(g, &e);
+}
+
 static enum bwi_step group_copied(struct bwi_mend_group *g) {
     if (g->copy.task.running) return BWI_STEP_WAIT;
     const struct bw_error *e = &g->copy.task.error;
     if (is_fatal(e->status)) return fail(g, e);
     if (e->status < 0) return may_take(g, e) ? begin_taking(g) : end_pack(g, e);
-    return g->dry_run ? end_pack(g, NULL) : start_check(g);
+    return g->dry_run ? end_pack(g, NULL) : start_check(g, g->copy.placement, g->copy.pack, GROUP_CHECKED);
 }
 
 static enum bwi_step group_checked(struct bwi_mend_group *g) {
@@ -323,6 +342,7 @@ static enum bwi_step group_step(struct bwi_task *t) {
     switch ((enum group_state)g->state) {
     case GROUP_READ: return group_read(g);
     case GROUP_NEXT: return group_next(g);
+    case GROUP_TOLD: return group_told(g);
     case GROUP_COPIED: return group_copied(g);
     case GROUP_CHECKED: return group_checked(g);
     case GROUP_TAKE: return group_take(g);

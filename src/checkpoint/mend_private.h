@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files behind mend.h share: what is damaged, the machine that mends one group on one tier, and the one that makes index and manifest
- * again. */
+/* What the files behind mend.h share: what is damaged, the machine that mends one group on one tier, and the one that
+ * makes index and manifest again. */
 #ifndef BWI_CHECKPOINT_MEND_PRIVATE_H
 #define BWI_CHECKPOINT_MEND_PRIVATE_H
 
@@ -27,7 +27,8 @@ struct bwi_mend_object {
 };
 #define BWI_MEND_NO_GROUP UINT32_MAX
 
-/* Task: mends what is damaged of one group on one tier, from the other one. It fails only when memory runs out or it is cancelled. */
+/* Task: mends what is damaged of one group on one tier, from the other one. It fails only when memory runs out, a pack
+ * does not fit into the memory budget, or it is cancelled. */
 struct bwi_mend_group {
     struct bwi_task task;
     /* in */
@@ -59,8 +60,8 @@ struct bwi_mend_group {
 void bwi_mend_group_start(struct bwi_mend_group *g, struct bwi_loop *loop, struct bwi_task *parent);
 void bwi_mend_group_fini(struct bwi_mend_group *g);
 
-/* Task: index and manifest of a checkpoint as its summaries and layouts give them, each taken from the first tier that has it sound, the remote one
- * first. It fails with the first thing that no tier has. */
+/* Task: index and manifest of a checkpoint as its summaries and layouts give them, each taken from the first tier that
+ * has it sound, the remote one first. It fails with the first thing that no tier has. */
 struct bwi_mend_build {
     struct bwi_task task;
     /* in */
@@ -90,7 +91,8 @@ struct bwi_mend_objects {
     struct bwi_mend_object *list; /* by tier, checkpoint, group, kind, key; no key twice on a tier */
     size_t count, cap;
 };
-/* Takes the damage in `found` over; keys are borrowed from it. What verify could not look at is left to the caller. false: out of memory. */
+/* Takes the damage in `found` over; keys are borrowed from it. What verify could not look at is left to the caller.
+ * false: out of memory. */
 bool bwi_mend_objects_make(struct bwi_mend_objects *o, const struct bwi_findings *found, const struct bwi_id *id,
                            const struct bwi_manifest *manifest);
 void bwi_mend_objects_fini(struct bwi_mend_objects *o);

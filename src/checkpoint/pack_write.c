@@ -73,7 +73,7 @@ struct bwi_pack_writer {
     struct bwi_store *store;
     struct slot *slots;
     size_t slot_count;
-    size_t writing; /* slots in SLOT_WRITE */
+    size_t writing;          /* slots in SLOT_WRITE */
     struct pack packs[OPEN]; /* pack n is in n % OPEN */
     size_t begun, finished;  /* packs, both in order */
     size_t cut_pack, cut;    /* the next chunk to be captured: its pack, its number in the pack */
@@ -105,7 +105,7 @@ static bool pack_call_failed(struct bwi_pack_write *w, const struct pack *p) {
 
 static bool pack_begin(struct bwi_pack_write *w) {
     struct bwi_pack_writer *k = w->w;
-    if (k->begun == w->plan->pack_count || k->begun - k->finished == OPEN) return false;
+    if (w->hold || k->begun == w->plan->pack_count || k->begun - k->finished == OPEN) return false;
     struct pack *p = &k->packs[k->begun % OPEN];
     assert(p->state == PACK_CLOSED);
     p->number = k->begun++;

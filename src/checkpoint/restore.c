@@ -116,7 +116,7 @@ static void watch(struct bwi_restore_call *c) {
         (void)bwi_error_set(&w->error, BW_E_TIMEOUT, "checkpoint %s: no progress for %" PRIu64 " ms", c->r->id_text,
                             limit / BWI_NS_PER_MS);
     }
-    if (w->error.status != 0 && c->state < CALL_SETTLE) c->state = CALL_SETTLE;
+    if (w->error.status != 0 && c->state < (int)CALL_SETTLE) c->state = (int)CALL_SETTLE;
 }
 
 static void set_timer(struct bwi_restore_call *c) {
@@ -124,14 +124,14 @@ static void set_timer(struct bwi_restore_call *c) {
     const uint64_t limit = c->r->target.io_timeout_ns;
     uint64_t at = w->retry_ns;
     const uint64_t stuck = w->seen_ns > BWI_NEVER - limit ? BWI_NEVER : w->seen_ns + limit;
-    if (c->state < CALL_SETTLE && limit > 0 && stuck < at) at = stuck;
+    if (c->state < (int)CALL_SETTLE && limit > 0 && stuck < at) at = stuck;
     bwi_task_wake_at(&c->task, at);
 }
 
 /* ---- stages ---- */
 
 static enum bwi_step go(struct bwi_restore_call *c, enum call_state to) {
-    c->state = to;
+    c->state = (int)to;
     c->w->sub = 0;
     c->w->retry_ns = BWI_NEVER;
     return BWI_STEP_AGAIN;
@@ -321,7 +321,7 @@ static enum bwi_step call_stage(struct bwi_restore_call *c) {
 static enum bwi_step call_step(struct bwi_task *t) {
     struct bwi_restore_call *c = bwi_container_of(t, struct bwi_restore_call, task);
     if (c->w == NULL) return call_end(c);
-    if (c->state < CALL_SETTLE) watch(c);
+    if (c->state < (int)CALL_SETTLE) watch(c);
     const enum bwi_step step = call_stage(c);
     if (step == BWI_STEP_WAIT) set_timer(c);
     return step;
@@ -331,7 +331,7 @@ void bwi_restore_call_start(struct bwi_restore_call *c, struct bwi_loop *loop, s
     assert(c->r->running == NULL);
     c->task.step = call_step;
     c->task.name = "restore";
-    c->state = CALL_MANIFEST;
+    c->state = (int)CALL_MANIFEST;
     c->got_bytes = 0;
     c->r->running = c;
     bwi_task_start(loop, &c->task, parent);

@@ -166,8 +166,7 @@ int bwi_restore_get_info(struct bwi_restore *r, struct bw_checkpoint_info *ret, 
                                       .groups = r->manifest.group_count,
                                       .committed = r->target.committed,
                                       .raw_bytes = r->manifest.raw_bytes,
-                                      .tensors = r->head.tensors,
-                                      .blobs = r->blobs_set ? r->blob_count : 0};
+                                      .tensors = r->head.tensors};
     _Static_assert(sizeof info.id >= sizeof r->id_text, "an id fits");
     memcpy(info.id, r->id_text, sizeof r->id_text);
     *ret = info;
@@ -258,6 +257,12 @@ int bwi_restore_get_box(struct bwi_restore *r, const char *name, uint32_t i, str
     }
     const struct bwi_index_box *x = &t->boxes[i];
     *ret = (struct bw_box_info){x->offset, x->extent, x->group, x->item};
+    return 0;
+}
+
+int bwi_restore_get_blob_count(struct bwi_restore *r, uint64_t *ret, struct bw_error *err) {
+    if (!r->blobs_set) return not_read(r, "blobs have", err);
+    *ret = r->blob_count;
     return 0;
 }
 

@@ -175,15 +175,46 @@ static void closed_without(struct bwi_session *s, struct bwi_save *v, const stru
         bwi_save_outcome(v, false, BW_E_ABORTED, "a later step was committed first");
 }
 
-/* Others have moved on to a try of a step that this rank is past: they must not wait for it. */
+/* A mark of its own, for a try that this rank will never make. */
+struct refusal {
+    struct bwi_mark_put mark;
+    struct bwi_session *s;
+};
+
+static void refused(struct bwi_task *t) {
+    struct refusal *r = bwi_container_of(t, struct refusal, mark.task);
+    if (t->error.status < 0)
+        bwi_session_note(r->s, t->error.status, r->mark.id.step, "a mark could not be put: %.220s", t->error.message);
+    r->s->refusals--;
+    bwi_free(r);
+}
+
+/* Only a mark: whoever begins that try sees it, and writes the abort. An abort entry from here would open the next try,
+ * and so on for ever. */
+static void refuse(struct bwi_session *s, uint64_t step, uint32_t tri) {
+    struct refusal *r = bwi_calloc(1, sizeof *r);
+    if (!r) return; /* the next head asks again */
+    bwi_session_remember_try(s, step, tri);
+    r->s = s;
+    r->mark = (struct bwi_mark_put){.ctx = s->ctx,
+                                    .id = {.step = step, .attempt = s->attempt, .nonce = s->nonce, .tri = tri},
+                                    .group = s->group,
+                                    .status = BW_E_SKIPPED};
+    bwi_format(r->mark.reason, sizeof r->mark.reason, "rank %u is past this step", s->cfg.rank);
+    r->mark.task.ended = refused;
+    s->refusals++;
+    bwi_mark_put_start(&r->mark, s->ctx->loop, NULL);
+}
+
+/* Others may move on to a try of a step that this rank is past: they must not wait for it. */
 static void refuse_past_tries(struct bwi_session *s) {
     const struct bwi_entry *e = &s->head.entry;
-    for (size_t i = 0; i < e->try_count && s->highest_set && !s->over; i++) {
-        if (e->tries[i].step >= s->highest_step) continue;
-        bool made = false;
+    for (size_t i = 0; i < e->try_count && s->highest_set && !s->over && !s->closing; i++) {
+        const struct bwi_try *t = &e->tries[i];
+        bool made = t->step >= s->highest_step;
         for (uint32_t k = 0; k < s->begun_count; k++)
-            made = made || (s->begun[k].step == e->tries[i].step && s->begun[k].tri >= e->tries[i].tri);
-        if (!made) bwi_session_skip(s, e->tries[i].step);
+            made = made || (s->begun[k].step == t->step && s->begun[k].tri >= t->tri);
+        if (!made) refuse(s, t->step, t->tri);
     }
 }
 
@@ -228,6 +259,12 @@ uint32_t bwi_session_in_flight(const struct bwi_session *s) {
     return n;
 }
 
+uint32_t bwi_session_places(const struct bwi_session *s) {
+    uint32_t n = 0;
+    for (const struct bwi_save *v = s->saves; v; v = v->next) n += v->state != BWI_SAVE_ENDED && !v->skipped;
+    return n;
+}
+
 size_t bwi_session_busy(const struct bwi_session *s, struct bwi_id *ret, size_t cap) {
     size_t n = 0;
     for (const struct bwi_save *v = s->saves; v && n < cap; v = v->next)
@@ -244,7 +281,6 @@ void bwi_session_close(struct bwi_session *s) {
         if (v->state == BWI_SAVE_BEGUN) bwi_save_fail(v, &dropped);
     }
     bwi_keeper_stop(s);
-    if (bwi_session_in_flight(s) == 0) bwi_session_give_up(s);
 }
 
 void bwi_session_give_up(struct bwi_session *s) {
@@ -270,8 +306,14 @@ void bwi_session_give_up(struct bwi_session *s) {
     bwi_salvage_stop(s);
 }
 
+bool bwi_session_drained(const struct bwi_session *s) {
+    bool from_open = s->head.found && s->head.entry.from.set && s->head.entry.from.open;
+    bool waits = from_open && s->cfg.rank == 0 && s->opened && !s->over;
+    return bwi_session_in_flight(s) == 0 && !waits && !bwi_salvage_running(s);
+}
+
 bool bwi_session_idle(const struct bwi_session *s) {
     const struct bwi_task *open = (const struct bwi_task *)(const void *)s->open;
-    return !open->running && bwi_session_in_flight(s) == 0 && !bwi_follow_running(s) && !bwi_committer_running(s) &&
-           !bwi_keeper_running(s) && !bwi_salvage_running(s);
+    return !open->running && bwi_session_in_flight(s) == 0 && s->refusals == 0 && !bwi_follow_running(s) &&
+           !bwi_committer_running(s) && !bwi_keeper_running(s) && !bwi_salvage_running(s);
 }

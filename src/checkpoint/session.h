@@ -75,6 +75,7 @@ struct bwi_save {
     bool committed;
     bool complete; /* its summary is in the first tier */
     bool left;     /* given up by close, but complete: left for the next launch */
+    bool skipped;  /* a step that will not come: only the others are being told */
     bool told_pending, cleaned;
     struct bwi_id busy[BWI_SAVES_MAX];
     uint32_t tiers;        /* bit per enum bwi_tier that holds it complete */
@@ -136,6 +137,7 @@ struct bwi_session {
         uint32_t tri;
     } begun[16]; /* the last ones, newest first: which tries this rank has made */
     uint32_t begun_count;
+    uint32_t refusals; /* marks for tries of past steps that are being put */
     struct bwi_sha layout_known[BWI_TIERS];
     bool layout_known_set[BWI_TIERS];
     struct bwi_pace pace;
@@ -162,12 +164,14 @@ void bwi_session_free(struct bwi_session *s); /* no task may be running */
  * is 0. */
 struct bwi_task *bwi_session_open(struct bwi_session *s, struct bwi_task *parent);
 
-/* Saves. begin: does not wait and knows no policy (the caller counts bwi_session_in_flight). */
+/* Saves. begin: does not wait and knows no policy (the caller counts bwi_session_places). */
+int bwi_session_may_begin(struct bwi_session *s, uint64_t step, struct bw_error *err);
 int bwi_session_begin(struct bwi_session *s, uint64_t step, struct bwi_save **ret, struct bw_error *err);
 int bwi_session_start(struct bwi_save *v, struct bw_error *err); /* plans and starts the task */
 void bwi_session_cancel(struct bwi_save *v);  /* it ends with BW_E_CANCELLED unless it is committed first */
 void bwi_session_release(struct bwi_save *v); /* frees it when it has ended */
 uint32_t bwi_session_in_flight(const struct bwi_session *s); /* begun and not ended */
+uint32_t bwi_session_places(const struct bwi_session *s);    /* of those, all but the skipped ones */
 /* A step that this rank will not save: the others learn of it. */
 void bwi_session_skip(struct bwi_session *s, uint64_t step);
 
@@ -177,6 +181,9 @@ void bwi_session_skip(struct bwi_session *s, uint64_t step);
 void bwi_session_close(struct bwi_session *s);
 void bwi_session_give_up(struct bwi_session *s);
 bool bwi_session_idle(const struct bwi_session *s);
+/* Everything that a close waits for has ended: all saves, and what this launch went on from has been brought to its
+ * end. */
+bool bwi_session_drained(const struct bwi_session *s);
 
 /* What the history has said between two looks about ids: who was committed or aborted, and why. */
 struct bwi_gap {

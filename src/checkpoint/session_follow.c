@@ -4,6 +4,7 @@
  * Nobody is believed before his entry is durable: before anything is reported because of somebody else's entry,
  * history/ is synced. Where entries between two looks might tell of a save that has left the lists again, they are read
  * too. */
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/vec.h"
 #include "checkpoint/session_private.h"
@@ -12,6 +13,8 @@ enum follow_state { FOLLOW_SLEEP, FOLLOW_READ, FOLLOW_SYNC, FOLLOW_GAP, FOLLOW_G
 
 /* With nothing to wait for the history is looked at this seldom: only to learn that the attempt is over. */
 #define FOLLOW_IDLE_NS (2 * BWI_NS_PER_S)
+/* And with many groups more seldom still, so that all of them together ask no more than fifty times a second. */
+#define FOLLOW_IDLE_GROUP_NS (20 * BWI_NS_PER_MS)
 
 struct bwi_follow {
     struct bwi_task task;
@@ -40,8 +43,8 @@ static enum bwi_step sleep_on(struct bwi_follow *f) {
     uint64_t now = bwi_loop_now_ns(f->task.loop);
     /* Rank 0 commits by itself and hears of it there. */
     bool eager = waiting(s) && s->cfg.rank != 0;
-    f->wake_ns = eager ? bwi_backoff_next(&f->backoff, s->ctx, now) : now + FOLLOW_IDLE_NS;
-    if (s->ctx->poll_max_ns > FOLLOW_IDLE_NS && !eager) f->wake_ns = now + s->ctx->poll_max_ns;
+    uint64_t idle = bwi_max_u64(FOLLOW_IDLE_NS, s->groups * FOLLOW_IDLE_GROUP_NS);
+    f->wake_ns = eager ? bwi_backoff_next(&f->backoff, s->ctx, now) : now + idle;
     f->state = FOLLOW_SLEEP;
     bwi_task_wake_at(&f->task, f->wake_ns);
     return BWI_STEP_WAIT;

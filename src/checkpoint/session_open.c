@@ -368,7 +368,10 @@ static enum bwi_step open_now(struct bwi_open *o, struct bwi_head *h) {
 }
 
 static enum bwi_step registered(struct bwi_open *o) {
-    if (o->decide.task.running) return BWI_STEP_WAIT;
+    if (o->decide.task.running) {
+        if (o->task.cancel && !o->decide.task.cancel) bwi_task_cancel(&o->decide.task);
+        return BWI_STEP_WAIT;
+    }
     if (o->decide.task.error.status < 0) return fail(o, &o->decide.task.error);
     if (!o->decide.created) {
         bwi_head_fini(&o->head);

@@ -57,8 +57,9 @@ static enum bwi_step drained(struct bwi_salvage *v) {
     }
     v->state = SALVAGE_NEXT;
     if (e->status == 0) {
-        bwi_session_note(v->s, 0, v->id.step, "group %u of step %llu was brought into the authority", v->groups[v->at],
-                         (unsigned long long)v->id.step);
+        if (!v->drain.was_complete)
+            bwi_session_note(v->s, 0, v->id.step, "group %u of step %llu was brought into the authority",
+                             v->groups[v->at], (unsigned long long)v->id.step);
         v->at++;
         bwi_committer_wake(v->s);
         return BWI_STEP_AGAIN;
@@ -105,8 +106,14 @@ int bwi_salvage_hold(struct bwi_session *s, const struct bwi_summary *held, size
     if (!s->resume.from_checkpoint || s->resume.committed || count == 0) return 0;
     v->groups = bwi_calloc(count, sizeof *v->groups);
     if (!v->groups) return bwi_error_nomem(err, count * sizeof *v->groups, "salvage");
-    for (size_t i = 0; i < count; i++)
-        if (bwi_id_eq(&held[i].id, &s->resume.id)) v->groups[v->count++] = held[i].group;
+    /* Ranks that share a disk all see all of it: each begins with its own group. */
+    for (size_t i = 0; i < count; i++) {
+        if (!bwi_id_eq(&held[i].id, &s->resume.id)) continue;
+        v->groups[v->count++] = held[i].group;
+        if (held[i].group != s->group) continue;
+        v->groups[v->count - 1] = v->groups[0];
+        v->groups[0] = s->group;
+    }
     v->id = s->resume.id;
     v->fan_out = s->resume.fan_out;
     return 0;

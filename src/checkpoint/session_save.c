@@ -50,39 +50,97 @@ static bool pausing(struct bwi_save *v) {
 
 /* --- room and packs ------------------------------------------------------------------------------------------ */
 
-/* Something in flight can free room only while it is still on its way to the authority. */
+/* Something in flight can free room only while it is still on its way to the authority. Of those that wait for room
+ * only the first one does so on its own, or they would wait for each other. */
 static bool others_may_free_room(const struct bwi_save *v) {
-    for (const struct bwi_save *o = v->session->saves; o; o = o->next)
-        if (o != v && o->state != BWI_SAVE_ENDED && o->state != BWI_SAVE_BEGUN) return true;
+    bool later = false;
+    for (const struct bwi_save *o = v->session->saves; o; o = o->next) {
+        if (o == v) later = true;
+        if (o == v || o->state == BWI_SAVE_ENDED || o->state == BWI_SAVE_BEGUN) continue;
+        if (o->state > BWI_SAVE_ROOM || !later) return true;
+    }
     return false;
 }
 
-static enum bwi_step make_room(struct bwi_save *v) {
-    struct bwi_session *s = v->session;
-    if (!two_tiers(v)) return go(v, BWI_SAVE_WRITE);
-    if (!v->room.task.step) {
-        static const struct bwi_room none = {0};
-        v->room = none;
-        v->room.ctx = ctx_of(v);
-        v->room.group = s->group;
-        v->room.fan_out = s->fan_out;
-        v->room.head = s->head.found ? &s->head.entry : NULL;
-        v->room.need_bytes = v->plan.stored_bytes;
-        v->room.quota_bytes = s->cfg.local_quota_bytes;
-        v->room.busy_count = bwi_session_busy(s, v->busy, BWI_SAVES_MAX);
-        v->room.busy = v->busy;
-        bwi_room_start(&v->room, ctx_of(v)->loop, &v->task);
-        return BWI_STEP_WAIT;
+/* What was promised to other saves and does not lie there whole yet: the local tier shows nothing of it. */
+static uint64_t promised(const struct bwi_save *v) {
+    uint64_t bytes = 0;
+    bool later = false;
+    for (const struct bwi_save *o = v->session->saves; o; o = o->next) {
+        if (o == v) later = true;
+        const bool has_room = o->state == BWI_SAVE_WRITE || o->state == BWI_SAVE_PUBLISH;
+        const bool is_next = o->state == BWI_SAVE_ROOM && !later;
+        if (o != v && (has_room || is_next)) bytes += o->plan.stored_bytes;
     }
+    return bytes;
+}
+
+/* Capturing begins at once, so that the caller's memory is free as soon as possible; packs are begun when there is
+ * room. */
+static int start_write(struct bwi_save *v, struct bw_error *err) {
+    v->write = (struct bwi_pack_write){.ctx = ctx_of(v),
+                                       .tier = first_tier(v),
+                                       .plan = &v->plan,
+                                       .id = v->id,
+                                       .group = v->session->group,
+                                       .fan_out = v->session->fan_out,
+                                       .hold = two_tiers(v)};
+    int rc = bwi_pack_write_start(&v->write, &v->task, err);
+    if (rc < 0) v->captured = true;
+    return rc;
+}
+
+static void watch_capture(struct bwi_save *v) {
+    if (v->captured || !v->write.captured || v->write.task.error.status < 0) return;
+    v->captured = true;
+    v->stats.arena_wait_ns = v->write.arena_wait_ns;
+    bwi_session_level(v, BW_CAPTURED);
+}
+
+static void start_room(struct bwi_save *v) {
+    struct bwi_session *s = v->session;
+    v->room = (struct bwi_room){.ctx = ctx_of(v),
+                                .group = s->group,
+                                .fan_out = s->fan_out,
+                                .head = s->head.found ? &s->head.entry : NULL,
+                                .busy = v->busy,
+                                .busy_count = bwi_session_busy(s, v->busy, BWI_SAVES_MAX),
+                                .need_bytes = v->plan.stored_bytes + promised(v),
+                                .quota_bytes = s->cfg.local_quota_bytes};
+    bwi_room_start(&v->room, ctx_of(v)->loop, &v->task);
+}
+
+static void note_evictions(struct bwi_save *v) {
+    const struct bwi_room *r = &v->room;
+    if (r->task.error.status < 0 || !r->evicted) return;
+    if (r->evicted_bytes)
+        bwi_session_note(v->session, 0, v->step, "removed %u checkpoint%s from the local tier: %llu bytes", r->evicted,
+                         r->evicted == 1 ? "" : "s", (unsigned long long)r->evicted_bytes);
+    else
+        bwi_session_note(v->session, 0, v->step, "removed what %u dead save%s had left on the local tier", r->evicted,
+                         r->evicted == 1 ? "" : "s");
+}
+
+static enum bwi_step there_is_room(struct bwi_save *v) {
+    v->write.hold = false;
+    bwi_task_wake(&v->write.task);
+    return go(v, BWI_SAVE_WRITE);
+}
+
+static enum bwi_step make_room(struct bwi_save *v) {
+    struct bw_error e = BW_ERROR_INIT;
+    if (!v->write.ctx && start_write(v, &e) < 0) return fail(v, &e);
+    watch_capture(v);
+    if (!two_tiers(v)) return there_is_room(v);
+    if (pausing(v)) return BWI_STEP_WAIT;
+    if (!v->room.task.step) start_room(v);
     if (v->room.task.running) return BWI_STEP_WAIT;
-    struct bw_error e = v->room.task.error;
-    if (e.status == 0 && v->room.evicted)
-        bwi_session_note(s, 0, v->step, "evicted %u checkpoints (%llu bytes) from the local tier", v->room.evicted,
-                         (unsigned long long)v->room.evicted_bytes);
+    e = v->room.task.error;
+    note_evictions(v);
     bool fits = e.status == 0 && v->room.fits;
     v->room.task.step = NULL;
     if (e.status < 0) return fail(v, &e);
-    if (fits) return go(v, BWI_SAVE_WRITE);
+    if (fits) return there_is_room(v);
     if (others_may_free_room(v)) return pause_save(v);
     bwi_error_set(&e, BW_E_NOSPACE, "%llu bytes do not fit on the local tier, and nothing there may be evicted",
                   (unsigned long long)v->plan.stored_bytes);
@@ -90,25 +148,7 @@ static enum bwi_step make_room(struct bwi_save *v) {
 }
 
 static enum bwi_step write_packs(struct bwi_save *v) {
-    struct bw_error e = BW_ERROR_INIT;
-    if (!v->write.ctx) {
-        v->write = (struct bwi_pack_write){.ctx = ctx_of(v),
-                                           .tier = first_tier(v),
-                                           .plan = &v->plan,
-                                           .id = v->id,
-                                           .group = v->session->group,
-                                           .fan_out = v->session->fan_out};
-        if (bwi_pack_write_start(&v->write, &v->task, &e) < 0) {
-            v->captured = true;
-            return fail(v, &e);
-        }
-        return BWI_STEP_WAIT;
-    }
-    if (v->write.captured && !v->captured && v->write.task.error.status == 0) {
-        v->captured = true;
-        v->stats.arena_wait_ns = v->write.arena_wait_ns;
-        bwi_session_level(v, BW_CAPTURED);
-    }
+    watch_capture(v);
     if (v->write.task.running) return BWI_STEP_WAIT;
     v->captured = true;
     if (v->write.task.error.status < 0) {
@@ -221,8 +261,8 @@ static enum bwi_step queue(struct bwi_save *v) {
         if (o->state != BWI_SAVE_BEGUN && o->state < BWI_SAVE_PENDING) return BWI_STEP_WAIT;
     if (pausing(v)) return BWI_STEP_WAIT;
     const struct bwi_session *x = v->session;
-    bool known = x->layout_known_set[BWI_TIER_REMOTE] &&
-                 bwi_sha_eq(&x->layout_known[BWI_TIER_REMOTE], &v->summary.layout);
+    bool known =
+        x->layout_known_set[BWI_TIER_REMOTE] && bwi_sha_eq(&x->layout_known[BWI_TIER_REMOTE], &v->summary.layout);
     v->drain = (struct bwi_drain){.ctx = ctx_of(v),
                                   .id = v->id,
                                   .group = x->group,
@@ -385,7 +425,7 @@ static enum bwi_step save_step(struct bwi_task *t) {
     if (v->clean.busy) return BWI_STEP_WAIT;
     switch (v->state) {
     case BWI_SAVE_BEGUN: return BWI_STEP_WAIT;
-    case BWI_SAVE_ROOM: return pausing(v) ? BWI_STEP_WAIT : make_room(v);
+    case BWI_SAVE_ROOM: return make_room(v);
     case BWI_SAVE_WRITE: return write_packs(v);
     case BWI_SAVE_PUBLISH: return publish(v);
     case BWI_SAVE_QUEUE: return queue(v);
@@ -433,7 +473,7 @@ static uint32_t next_try(const struct bwi_session *s, uint64_t step) {
     return tri;
 }
 
-static void remember_try(struct bwi_session *s, uint64_t step, uint32_t tri) {
+void bwi_session_remember_try(struct bwi_session *s, uint64_t step, uint32_t tri) {
     const uint32_t cap = sizeof s->begun / sizeof *s->begun;
     uint32_t keep = s->begun_count < cap ? s->begun_count : cap - 1;
     memmove(s->begun + 1, s->begun, keep * sizeof *s->begun);
@@ -441,7 +481,7 @@ static void remember_try(struct bwi_session *s, uint64_t step, uint32_t tri) {
     s->begun_count = keep + 1;
 }
 
-static int may_begin(struct bwi_session *s, uint64_t step, struct bw_error *err) {
+int bwi_session_may_begin(struct bwi_session *s, uint64_t step, struct bw_error *err) {
     if (s->over) {
         bwi_error_copy(err, &s->over_error);
         return s->over_error.status;
@@ -457,6 +497,9 @@ static int may_begin(struct bwi_session *s, uint64_t step, struct bw_error *err)
     if (s->resume.from_checkpoint && step <= s->resume.id.step)
         return bwi_error_set(err, BW_E_REFUSED, "step %llu is not above step %llu, from which this launch went on",
                              (unsigned long long)step, (unsigned long long)s->resume.id.step);
+    if (s->head.found && s->head.entry.h_set && step <= s->head.entry.h)
+        return bwi_error_set(err, BW_E_REFUSED, "step %llu is not above step %llu, which is committed",
+                             (unsigned long long)step, (unsigned long long)s->head.entry.h);
     for (const struct bwi_save *v = s->saves; v; v = v->next)
         if (v->step == step && !v->outcome_set && v->error.status == 0)
             return bwi_error_set(err, BW_E_STATE, "step %llu is being saved", (unsigned long long)step);
@@ -467,7 +510,7 @@ static int may_begin(struct bwi_session *s, uint64_t step, struct bw_error *err)
 }
 
 int bwi_session_begin(struct bwi_session *s, uint64_t step, struct bwi_save **ret, struct bw_error *err) {
-    int rc = may_begin(s, step, err);
+    int rc = bwi_session_may_begin(s, step, err);
     if (rc < 0) return rc;
     struct bwi_save *v = bwi_calloc(1, sizeof *v);
     if (!v) return bwi_error_nomem(err, sizeof *v, "save");
@@ -477,7 +520,7 @@ int bwi_session_begin(struct bwi_session *s, uint64_t step, struct bwi_save **re
     v->state = BWI_SAVE_BEGUN;
     v->begun_ns = v->start_ns = now(v);
     bwi_description_init(&v->description);
-    remember_try(s, step, v->id.tri);
+    bwi_session_remember_try(s, step, v->id.tri);
     s->highest_step = step;
     s->highest_set = true;
     struct bwi_save **at = &s->saves;
@@ -555,20 +598,13 @@ void bwi_session_release(struct bwi_save *v) {
 void bwi_session_skip(struct bwi_session *s, uint64_t step) {
     struct bwi_save *v;
     struct bw_error e = BW_ERROR_INIT;
-    uint64_t highest = s->highest_step;
-    bool set = s->highest_set;
-    if (set && step < highest) s->highest_set = false; /* a step of the past, refused on behalf of the others */
-    int rc = bwi_session_begin(s, step, &v, &e);
-    if (set && step < highest) {
-        s->highest_set = true;
-        s->highest_step = highest;
-    }
-    if (rc < 0) return;
+    if (bwi_session_begin(s, step, &v, &e) < 0) return;
     s->stats.saves_begun--;
     s->stats.saves_skipped++;
     s->stats.saves_failed--; /* it ends as failed, and a skip is not counted as one */
     bwi_error_set(&e, BW_E_SKIPPED, "skipped by rank %u", s->cfg.rank);
     v->reported = true;
     v->released = true;
+    v->skipped = true;
     bwi_save_fail(v, &e);
 }

@@ -24,6 +24,8 @@ struct bwi_pack_write {
     struct bwi_id id;
     uint32_t group;
     bool fan_out;
+    bool hold; /* no pack is begun while this is set: only the memory is captured, as far as the arena goes.
+                  Whoever clears it wakes the task */
     /* out */
     bool captured;             /* also true when the task ends with an error: nothing reads the memory any more */
     uint64_t captured_ns;      /* when (monotonic) */

@@ -47,24 +47,25 @@ static size_t fraction(const char *text, uint64_t factor, uint64_t *ret) {
     return i;
 }
 
+static const struct unit byte_units[] = {
+    {"", 1},
+    {"B", 1},
+    {"K", UINT64_C(1) << 10},
+    {"M", UINT64_C(1) << 20},
+    {"G", UINT64_C(1) << 30},
+    {"T", UINT64_C(1) << 40},
+    {"KiB", UINT64_C(1) << 10},
+    {"MiB", UINT64_C(1) << 20},
+    {"GiB", UINT64_C(1) << 30},
+    {"TiB", UINT64_C(1) << 40},
+    {"kB", UINT64_C(1000)},
+    {"MB", UINT64_C(1000000)},
+    {"GB", UINT64_C(1000000000)},
+    {"TB", UINT64_C(1000000000000)},
+    {NULL, 0},
+};
+
 bool cli_parse_bytes(const char *text, uint64_t *ret) {
-    static const struct unit units[] = {
-        {"", 1},
-        {"B", 1},
-        {"K", UINT64_C(1) << 10},
-        {"M", UINT64_C(1) << 20},
-        {"G", UINT64_C(1) << 30},
-        {"T", UINT64_C(1) << 40},
-        {"KiB", UINT64_C(1) << 10},
-        {"MiB", UINT64_C(1) << 20},
-        {"GiB", UINT64_C(1) << 30},
-        {"TiB", UINT64_C(1) << 40},
-        {"kB", UINT64_C(1000)},
-        {"MB", UINT64_C(1000000)},
-        {"GB", UINT64_C(1000000000)},
-        {"TB", UINT64_C(1000000000000)},
-        {NULL, 0},
-    };
     uint64_t whole = 0;
     uint64_t part = 0;
     size_t n = digits(text, &whole);
@@ -73,7 +74,7 @@ bool cli_parse_bytes(const char *text, uint64_t *ret) {
     if (point == n + 1) return false;
     const char *name = text + point;
     if (*name == ' ') name++;
-    const struct unit *unit = find_unit(units, name, strlen(name));
+    const struct unit *unit = find_unit(byte_units, name, strlen(name));
     if (unit == NULL || (point > n && unit->factor == 1)) return false;
     if (point > n) (void)fraction(text + n + 1, unit->factor, &part);
     uint64_t bytes;

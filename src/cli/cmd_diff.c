@@ -186,6 +186,7 @@ static int open_readers(struct cli_diff *d, const struct cli_tiers *tiers, struc
         int rc = cli_choice_parse(cli_operand(d->args, i + 1), &choice, err);
         if (rc == 0) rc = cli_reader_open(tiers, run, &choice, memory, &d->reader[i], err);
         if (rc == 0) rc = bw_restore_info(d->reader[i], &d->info[i], err);
+        if (rc == 0) rc = bw_restore_blob_count(d->reader[i], &d->blobs_there[i], err);
         if (rc < 0) return rc;
     }
     return 0;

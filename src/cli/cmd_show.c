@@ -23,7 +23,8 @@ static int open_reader(struct cli_show *show, const struct cli_tiers *tiers, str
     if (!readable(&show->row)) return 0;
     for (size_t i = 0; i < sizeof choice.id; i++) choice.id[i] = show->row.id[i];
     int rc = cli_reader_open(tiers, show->run, &choice, tiers->memory_bytes, &show->reader, err);
-    return rc == 0 ? bw_restore_info(show->reader, &show->info, err) : rc;
+    if (rc == 0) rc = bw_restore_info(show->reader, &show->info, err);
+    return rc == 0 ? bw_restore_blob_count(show->reader, &show->blobs_there, err) : rc;
 }
 
 int cmd_show(const struct cli_args *args, struct bw_error *err) {

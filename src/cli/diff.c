@@ -142,7 +142,7 @@ static int compare_blob(struct cli_diff *d, struct cli_diff_blob *b, struct bw_e
 
 static int next_blob(struct cli_diff *d, size_t side, uint64_t at, struct bw_blob_info *ret, struct bw_error *err) {
     *ret = (struct bw_blob_info){0};
-    return at < d->info[side].blobs ? bw_restore_blob_at(d->reader[side], at, ret, err) : 0;
+    return at < d->blobs_there[side] ? bw_restore_blob_at(d->reader[side], at, ret, err) : 0;
 }
 
 static int blob_order(const struct bw_blob_info *a, const struct bw_blob_info *b) {

@@ -26,6 +26,7 @@ struct cli_diff {
     const struct cli_args *args;
     struct bw_restore *reader[2];
     struct bw_checkpoint_info info[2];
+    uint64_t blobs_there[2];
     size_t buffer_bytes;
     struct cli_counter counter;
     /* The result: of tensors all that were looked at, of blobs and metadata only what differs. */

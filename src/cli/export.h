@@ -22,6 +22,7 @@ struct cli_export {
     const struct cli_args *args;
     struct bw_restore *reader;
     struct bw_checkpoint_info info;
+    uint64_t blobs_there;
     const char *run;
     uint64_t shard_bytes;
     size_t buffer_bytes;

@@ -65,8 +65,8 @@ static int write_metadata(struct cli_export *x, uint32_t rank, struct bw_error *
 }
 
 int cli_export_blobs(struct cli_export *x, struct bw_error *err) {
-    int rc = 0;
-    for (uint64_t i = 0; rc == 0 && i < x->info.blobs; i++) {
+    int rc = bw_restore_blob_count(x->reader, &x->blobs_there, err);
+    for (uint64_t i = 0; rc == 0 && i < x->blobs_there; i++) {
         struct bw_blob_info blob;
         rc = bw_restore_blob_at(x->reader, i, &blob, err);
         if (rc == 0) rc = write_blob(x, &blob, err);

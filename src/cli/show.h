@@ -13,6 +13,7 @@ struct cli_show {
     struct bw_list *refs;
     struct bw_restore *reader;      /* NULL: not committed, its tensors cannot be read */
     struct bw_checkpoint_info info; /* zero without a reader */
+    uint64_t blobs_there;
 };
 
 /* Both walk through tensors and blobs, so they can fail. Then the JSON form has printed nothing. */

@@ -45,7 +45,7 @@ static int add_tensors(const struct cli_show *s, json_t *root, struct bw_error *
 static int add_blobs(const struct cli_show *s, json_t *root, struct bw_error *err) {
     json_t *array = cli_json_array();
     cli_json_set(root, "blobs", array);
-    for (uint64_t i = 0; i < s->info.blobs; i++) {
+    for (uint64_t i = 0; i < s->blobs_there; i++) {
         struct bw_blob_info blob;
         int rc = bw_restore_blob_at(s->reader, i, &blob, err);
         if (rc < 0) return rc;

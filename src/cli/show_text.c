@@ -83,9 +83,9 @@ static int print_blobs(const struct cli_show *s, struct bw_error *err) {
     static const char *const heads[] = {">RANK", "BLOB", ">SIZE"};
     struct cli_table table;
     int rc = 0;
-    if (s->info.blobs == 0) return 0;
+    if (s->blobs_there == 0) return 0;
     cli_table_init(&table, 3, heads);
-    for (uint64_t i = 0; rc == 0 && i < s->info.blobs; i++) {
+    for (uint64_t i = 0; rc == 0 && i < s->blobs_there; i++) {
         struct bw_blob_info blob;
         char size[CLI_TEXT_BYTES];
         rc = bw_restore_blob_at(s->reader, i, &blob, err);
@@ -95,7 +95,7 @@ static int print_blobs(const struct cli_show *s, struct bw_error *err) {
         cli_table_cell(&table, "%s", cli_bytes_text(blob.bytes, size));
     }
     if (rc == 0) {
-        (void)printf("\nblobs: %llu\n", (unsigned long long)s->info.blobs);
+        (void)printf("\nblobs: %llu\n", (unsigned long long)s->blobs_there);
         cli_table_print(&table);
     }
     cli_table_fini(&table);

@@ -11,7 +11,7 @@
 
 #define ITEMS_MAX ((uint64_t)BWI_BOXES_MAX + BWI_BLOBS_MAX)
 
-static const struct bwi_head HEAD = {"BWCONTNT", "content"};
+static const struct bwi_object_head HEAD = {"BWCONTNT", "content"};
 
 /* ---- the rules ---- */
 

@@ -7,22 +7,22 @@
 #include <inttypes.h>
 #include <string.h>
 
-struct bwi_blame bwi_blame_object(const struct bwi_head *h, struct bw_error *err) {
+struct bwi_blame bwi_blame_object(const struct bwi_object_head *h, struct bw_error *err) {
     return (struct bwi_blame){h->what, BW_E_FORMAT, BW_E_FORMAT, err};
 }
 
-struct bwi_blame bwi_blame_caller(const struct bwi_head *h, struct bw_error *err) {
+struct bwi_blame bwi_blame_caller(const struct bwi_object_head *h, struct bw_error *err) {
     return (struct bwi_blame){h->what, BW_E_INVALID, BW_E_LIMIT, err};
 }
 
-void bwi_head_write(const struct bwi_head *h, struct bwi_buf *out) {
+void bwi_head_write(const struct bwi_object_head *h, struct bwi_buf *out) {
     bwi_buf_put(out, h->magic, 8);
     bwi_buf_u16(out, BWI_HEAD_MAJOR);
     bwi_buf_u16(out, BWI_HEAD_MINOR);
     bwi_buf_u32(out, 0);
 }
 
-int bwi_head_read(const struct bwi_head *h, struct bwi_reader *r, bool *ret_newer, struct bw_error *err) {
+int bwi_head_read(const struct bwi_object_head *h, struct bwi_reader *r, bool *ret_newer, struct bw_error *err) {
     const struct bwi_span magic = bwi_read_bytes(r, 8);
     const uint16_t major = bwi_read_u16(r);
     const uint16_t minor = bwi_read_u16(r);
@@ -52,13 +52,13 @@ int bwi_head_read(const struct bwi_head *h, struct bwi_reader *r, bool *ret_newe
     return 0;
 }
 
-int bwi_head_whole(const struct bwi_head *h, const struct bwi_reader *r, struct bw_error *err) {
+int bwi_head_whole(const struct bwi_object_head *h, const struct bwi_reader *r, struct bw_error *err) {
     if (!r->failed) return 0;
     return bwi_error_set(err, BW_E_FORMAT, "%s: cut short: %zu bytes do not hold the records that it counts", h->what,
                          r->in.len);
 }
 
-int bwi_head_end(const struct bwi_head *h, const struct bwi_reader *r, bool newer, struct bw_error *err) {
+int bwi_head_end(const struct bwi_object_head *h, const struct bwi_reader *r, bool newer, struct bw_error *err) {
     const int rc = bwi_head_whole(h, r, err);
     if (rc < 0) return rc;
     const size_t left = bwi_reader_left(r);
@@ -66,7 +66,7 @@ int bwi_head_end(const struct bwi_head *h, const struct bwi_reader *r, bool newe
     return bwi_error_set(err, BW_E_FORMAT, "%s: %zu bytes after its end, expected none", h->what, left);
 }
 
-int bwi_head_room(const struct bwi_head *h, const struct bwi_reader *r, uint64_t least_bytes, struct bw_error *err) {
+int bwi_head_room(const struct bwi_object_head *h, const struct bwi_reader *r, uint64_t least_bytes, struct bw_error *err) {
     const size_t left = bwi_reader_left(r);
     if (least_bytes <= left) return 0;
     return bwi_error_set(err, BW_E_FORMAT, "%s: cut short: its records take at least %" PRIu64 " bytes, %zu are left",
@@ -78,7 +78,7 @@ int bwi_head_limit(const struct bwi_blame *b, uint64_t found, uint64_t max, cons
     return bwi_error_set(b->err, b->above, "%s: %" PRIu64 " %s, the limit is %" PRIu64, b->what, found, what, max);
 }
 
-int bwi_head_written(const struct bwi_head *h, struct bwi_buf *out, size_t start, uint64_t max_bytes,
+int bwi_head_written(const struct bwi_object_head *h, struct bwi_buf *out, size_t start, uint64_t max_bytes,
                      struct bw_error *err) {
     if (out->failed) return bwi_error_nomem(err, out->len, h->what);
     const size_t bytes = out->len - start;
@@ -87,7 +87,7 @@ int bwi_head_written(const struct bwi_head *h, struct bwi_buf *out, size_t start
     return bwi_error_set(err, BW_E_LIMIT, "%s: %zu bytes, the limit is %" PRIu64, h->what, bytes, max_bytes);
 }
 
-int bwi_head_array(const struct bwi_head *h, void *ret_ptr, uint64_t count, size_t size, struct bw_error *err) {
+int bwi_head_array(const struct bwi_object_head *h, void *ret_ptr, uint64_t count, size_t size, struct bw_error *err) {
     if (count == 0) return 0;
     void *p = count <= SIZE_MAX / size ? bwi_calloc((size_t)count, size) : NULL;
     if (p == NULL) return bwi_error_nomem(err, count <= SIZE_MAX / size ? (size_t)count * size : SIZE_MAX, h->what);

@@ -19,7 +19,7 @@
        */
 #define BWI_HEAD_MINOR 0
 
-struct bwi_head {
+struct bwi_object_head {
     const char *magic; /* 8 bytes */
     const char *what;  /* names the object in messages: "layout" */
 };
@@ -32,27 +32,27 @@ struct bwi_blame {
     int above;  /* a limit: BW_E_FORMAT or BW_E_LIMIT */
     struct bw_error *err;
 };
-struct bwi_blame bwi_blame_object(const struct bwi_head *h, struct bw_error *err);
-struct bwi_blame bwi_blame_caller(const struct bwi_head *h, struct bw_error *err);
+struct bwi_blame bwi_blame_object(const struct bwi_object_head *h, struct bw_error *err);
+struct bwi_blame bwi_blame_caller(const struct bwi_object_head *h, struct bw_error *err);
 
-void bwi_head_write(const struct bwi_head *h, struct bwi_buf *out);
+void bwi_head_write(const struct bwi_object_head *h, struct bwi_buf *out);
 /* Magic, version, flags. *ret_newer: the minor version is above ours, so bytes may follow that we do not know. */
-int bwi_head_read(const struct bwi_head *h, struct bwi_reader *r, bool *ret_newer, struct bw_error *err);
+int bwi_head_read(const struct bwi_object_head *h, struct bwi_reader *r, bool *ret_newer, struct bw_error *err);
 /* After the last known record: nothing was missing; nothing is left unless the object is newer. */
-int bwi_head_end(const struct bwi_head *h, const struct bwi_reader *r, bool newer, struct bw_error *err);
+int bwi_head_end(const struct bwi_object_head *h, const struct bwi_reader *r, bool newer, struct bw_error *err);
 /* BW_E_FORMAT if the reader ran over the end. */
-int bwi_head_whole(const struct bwi_head *h, const struct bwi_reader *r, struct bw_error *err);
+int bwi_head_whole(const struct bwi_object_head *h, const struct bwi_reader *r, struct bw_error *err);
 /* To be asked before memory is allocated for records that take at least so many bytes: are there as many left? */
-int bwi_head_room(const struct bwi_head *h, const struct bwi_reader *r, uint64_t least_bytes, struct bw_error *err);
+int bwi_head_room(const struct bwi_object_head *h, const struct bwi_reader *r, uint64_t least_bytes, struct bw_error *err);
 /* A count against its limit. */
 int bwi_head_limit(const struct bwi_blame *b, uint64_t found, uint64_t max, const char *what);
 /* The end of every encoder: out of memory, or above the format's limit of bytes. `start` is the length that `out` had
  * before; restored on failure. */
-int bwi_head_written(const struct bwi_head *h, struct bwi_buf *out, size_t start, uint64_t max_bytes,
+int bwi_head_written(const struct bwi_object_head *h, struct bwi_buf *out, size_t start, uint64_t max_bytes,
                      struct bw_error *err);
 
 /* An array for decoded records; *ret stays NULL when count is 0. */
-int bwi_head_array(const struct bwi_head *h, void *ret_ptr, uint64_t count, size_t size, struct bw_error *err);
+int bwi_head_array(const struct bwi_object_head *h, void *ret_ptr, uint64_t count, size_t size, struct bw_error *err);
 
 /* One array that holds all u64 numbers of an object (shapes, offsets, extents). */
 struct bwi_numbers {

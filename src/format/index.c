@@ -8,7 +8,7 @@
 #include "format/shape.h"
 #include <inttypes.h>
 
-const struct bwi_head BWI_INDEX_HEAD = {"BWINDEX\0", "index"};
+const struct bwi_object_head BWI_INDEX_HEAD = {"BWINDEX\0", "index"};
 
 /* ---- the head ---- */
 

@@ -5,7 +5,7 @@
 
 #include "format/head.h"
 
-extern const struct bwi_head BWI_INDEX_HEAD;
+extern const struct bwi_object_head BWI_INDEX_HEAD;
 
 #define BWI_INDEX_FIXED      48u /* common head, counts, bytes */
 #define BWI_INDEX_REF_BYTES  52u /* of a block, without the name */

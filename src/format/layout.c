@@ -12,7 +12,7 @@
 #define BOX_MIN    16u
 #define BLOB_MIN   9u
 
-static const struct bwi_head HEAD = {"BWLAYOUT", "layout"};
+static const struct bwi_object_head HEAD = {"BWLAYOUT", "layout"};
 
 static struct bwi_shape shape_of(const struct bwi_tensor *t) {
     return (struct bwi_shape){t->name, t->dtype, t->dims, t->shape};

@@ -17,7 +17,7 @@
 #define PACK_HEADER_MOST  (BWI_PACK_HEADER_MAX + 8)
 #define ZSTD_MOST         ((UINT64_C(16) << 20) + (UINT64_C(64) << 10)) /* above the worst case for an extent */
 
-static const struct bwi_head HEAD = {"BWPLACMT", "placement"};
+static const struct bwi_object_head HEAD = {"BWPLACMT", "placement"};
 
 /* ---- the rules ---- */
 

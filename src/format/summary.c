@@ -9,7 +9,7 @@
 
 #define TRAILER_BYTES 32u
 
-static const struct bwi_head HEAD = {"BWSUMMRY", "summary"};
+static const struct bwi_object_head HEAD = {"BWSUMMRY", "summary"};
 
 /* ---- the rules ---- */
 

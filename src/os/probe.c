@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asking the kernel what it allows. A feature that is compiled in may still be refused by a sysctl, a container's seccomp
- * filter or a limit, so each one is tried instead of looked up. */
+/* Asking the kernel what it allows. A feature that is compiled in may still be refused by a sysctl, a container's
+ * seccomp filter or a limit, so each one is tried instead of looked up. */
 #include "os/probe.h"
 #include "base/env.h"
 #include "base/text.h"

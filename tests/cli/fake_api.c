@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A public interface with a fixed world behind it, for tests of the command alone: what it parses, prints and returns.
  *
- * Run "gpt" has two live checkpoints, one shelved, one pending. "damaged" has damage, "lost" is superseded, "slow" takes
- * 1.5 s in verify and reports progress. The tier file:///none does not exist. */
+ * Run "gpt" has two live checkpoints, one shelved, one pending. "damaged" has damage, "lost" is superseded, "slow"
+ * takes 1.5 s in verify and reports progress. The tier file:///none does not exist. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -318,7 +318,7 @@ void bw_restore_close(struct bw_restore *r) {
 
 int bw_restore_info(struct bw_restore *r, struct bw_checkpoint_info *ret, struct bw_error *err) {
     (void)err;
-    *ret = (struct bw_checkpoint_info){"", r->newer ? 1200 : 1000, 1, 2, 2, 1, 156, 3, 1};
+    *ret = (struct bw_checkpoint_info){"", r->newer ? 1200 : 1000, 1, 2, 2, 1, 156, 3};
     (void)snprintf(ret->id, sizeof ret->id, "%s", r->newer ? ID_NEW : ID_OLD);
     return 0;
 }
@@ -365,6 +365,13 @@ int bw_restore_read(struct bw_restore *r, const struct bw_slice *slices, size_t 
                 element(r, p->name, bytes, row_at * width + column_at, to);
             }
     }
+    return 0;
+}
+
+int bw_restore_blob_count(struct bw_restore *r, uint64_t *ret, struct bw_error *err) {
+    (void)r;
+    (void)err;
+    *ret = 1;
     return 0;
 }
 

@@ -63,7 +63,8 @@ def read(path, default):
 
 
 def differences(want, got, name):
-    lines = difflib.unified_diff(want.splitlines(), got.splitlines(), f"{name}, expected", f"{name}, found", lineterm="")
+    lines = difflib.unified_diff(want.splitlines(), got.splitlines(), f"{name}, expected", f"{name}, found",
+                                 lineterm="")
     return "\n".join(lines)
 
 
@@ -77,8 +78,8 @@ def execute(script, command):
         env = {k: v for k, v in os.environ.items() if not k.startswith("BREAKWATER_")}
         env.update(PATH=f"{place / 'bin'}:{env.get('PATH', '/usr/bin:/bin')}", TOOLS=str(HERE), PYTHON=sys.executable,
                    LC_ALL="C.UTF-8", SCHEMA=str(HERE.parent.parent / "doc/schema"))
-        done = subprocess.run(["bash", "-u", str(script)], cwd=place / "work", env=env, capture_output=True, check=False,
-                              timeout=TIMEOUT_S, stdin=subprocess.DEVNULL)
+        done = subprocess.run(["bash", "-u", str(script)], cwd=place / "work", env=env, capture_output=True,
+                              check=False, timeout=TIMEOUT_S, stdin=subprocess.DEVNULL)
         return done.returncode, *(out.decode("utf-8", "backslashreplace").replace(str(place / "work"), "$PWD")
                                   for out in (done.stdout, done.stderr))
 

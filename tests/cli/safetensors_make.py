@@ -65,7 +65,8 @@ def dump(paths):
             if name == "__metadata__":
                 continue
             begin, end = e["data_offsets"]
-            assert begin % BYTES[e["dtype"]] == 0 or "--any" in sys.argv, f"{path}: {name} is not aligned to its elements"
+            aligned = begin % BYTES[e["dtype"]] == 0 or "--any" in sys.argv
+            assert aligned, f"{path}: {name} is not aligned to its elements"
             assert end - begin == elements(e["shape"]) * BYTES[e["dtype"]], f"{path}: {name} has another size"
             lines[name] = f"{ascii(name)} {e['dtype']} {e['shape']} {hashlib.sha256(data[begin:end]).hexdigest()[:16]}"
     for name in sorted(lines):

@@ -157,8 +157,8 @@ static void names_of_files_stay_in_their_folder(void **state) {
 static void the_nearest_word_is_found_if_it_is_near(void **state) {
     static const char *const names[] = {"history", "help", "verify", "ls", NULL};
     (void)state;
-    assert_string_equal(cli_nearest("histroy", names), "history");
-    assert_string_equal(cli_nearest("verfy", names), "verify");
+    assert_string_equal(cli_nearest("histoyr", names), "history");
+    assert_string_equal(cli_nearest("veriffy", names), "verify");
     assert_string_equal(cli_nearest("his", names), "history");
     assert_string_equal(cli_nearest("sl", names), "ls");
     assert_null(cli_nearest("frobnicate", names));

@@ -43,8 +43,8 @@ class Readme(unittest.TestCase):
         return self.run_ok([str(self.program), *tiers, name])
 
     def test_the_second_launch_goes_on_where_the_first_ended(self):
-        self.assertEqual(self.launch("launch-1"), "step 1 is committed and reads back equal\n")
-        self.assertEqual(self.launch("launch-2"), "step 2 is committed and reads back equal\n")
+        self.assertEqual(self.launch("launch-1"), "step 1 is committed\n")
+        self.assertEqual(self.launch("launch-2"), "step 2 is committed\n")
 
     def test_it_says_how_it_is_used(self):
         done = subprocess.run([str(self.program)], capture_output=True, text=True, timeout=10, check=False)

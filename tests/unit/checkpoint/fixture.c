@@ -69,7 +69,7 @@ static uint64_t name_seed(const char *name) {
 void fixture_element(const struct fixture *f, size_t tensor, uint64_t number, uint8_t *ret) {
     const struct fixture_tensor *t = &f->tensors[tensor];
     if (t->tied >= 0) t = &f->tensors[t->tied];
-    uint64_t state = name_seed(t->name) + number;
+    uint64_t state = name_seed(t->name) + number + (f->salt << 32);
     const uint64_t a = test_random(&state);
     const uint64_t b = test_random(&state);
     memcpy(ret, &a, bw_dtype_bytes(t->dtype) < 8 ? bw_dtype_bytes(t->dtype) : 8);

@@ -384,6 +384,68 @@ static void damaged_packs_behind_damaged_metadata_are_found_and_mended(void **st
     }
 }
 
+/* ---- compressed packs ---- */
+
+/* A placement that mistakes one extent for another: each hash of stored bytes is right, and what they give is wrong. */
+static void mistake(struct mending *x, uint32_t group, enum bwi_tier tier) {
+    struct bw_error err = BW_ERROR_INIT;
+    struct bwi_group_meta m;
+    struct bwi_buf bytes = {0};
+    const char *run = x->w.ctx.run;
+    fixture_meta(&x->f, group, tier, &m);
+    const struct bwi_place first = m.placement.places[0];
+    m.placement.places[0] = m.placement.places[1];
+    m.placement.places[1] = first;
+    assert_ok(bwi_placement_encode(&m.placement, &bytes, &err), &err);
+    m.summary.placement = bwi_sha_of(bwi_buf_span(&bytes));
+    m.summary.placement_bytes = bytes.len;
+    world_put(&x->w, tier, bwi_key_placement(run, false, &x->f.id, group, m.summary.writer).s, bwi_buf_span(&bytes));
+    bwi_buf_reset(&bytes);
+    assert_ok(bwi_summary_encode(&m.summary, &bytes, &err), &err);
+    world_put(&x->w, tier, summary_key(x, group).s, bwi_buf_span(&bytes));
+    bwi_buf_fini(&bytes);
+    bwi_group_meta_fini(&m);
+}
+
+static void compressed_packs_are_mended(void **state) {
+    (void)state;
+    struct mending x;
+    mending_open(&x, 0, 2);
+    for (int t = 0; t < BWI_TIERS; t++) fixture_repack(&x.f, 1, (enum bwi_tier)t, BWI_CODEC_ZSTD, NULL);
+    const struct bwi_key key = bwi_key_pack(x.w.ctx.run, false, &x.f.id, 1, 0, x.w.ctx.writer + 1);
+    for (int dry = 1; dry >= 0; dry--) {
+        if (dry == 1) fixture_damage(&x.w, BWI_TIER_REMOTE, key.s, FIXTURE_FLIP, UINT64_MAX);
+        mending_run(&x, dry == 1);
+        assert_found(&x, dry == 1 ? 0 : 1, dry == 1 ? 1 : 0, 0);
+    }
+    assert_sound(&x);
+    mending_close(&x);
+}
+
+static void a_placement_that_is_wrong_is_not_mended_by_copying_packs(void **state) {
+    (void)state;
+    struct mending x;
+    mending_open(&x, 0, 2);
+    for (int t = 0; t < BWI_TIERS; t++) fixture_repack(&x.f, 1, (enum bwi_tier)t, BWI_CODEC_ZSTD, NULL);
+    const struct bwi_key key = bwi_key_pack(x.w.ctx.run, false, &x.f.id, 1, 0, x.w.ctx.writer + 1);
+    mistake(&x, 1, BWI_TIER_REMOTE);
+    mending_run(&x, true);
+    assert_found(&x, 0, 1, 0);
+    mending_run(&x, false);
+    assert_has(&x, 0, "remote", key.s, "mended from the local tier"); /* with the placement from there */
+    assert_found(&x, 1, 0, 0);
+    assert_sound(&x);
+    for (int t = 0; t < BWI_TIERS; t++) mistake(&x, 1, (enum bwi_tier)t);
+    mending_run(&x, false);
+    for (int t = 0; t < BWI_TIERS; t++) {
+        assert_has(&x, 2, tier_text(t), key.s,
+                   "it is stored as its placement says, and that does not give the content");
+    }
+    assert_int_equal(x.m.mended, 0);
+    assert_int_equal(x.m.lost, 2);
+    mending_close(&x);
+}
+
 /* ---- packs of other checkpoints ---- */
 
 /* Makes group `group` of f lie in the packs of the same group of another checkpoint with the same content. */
@@ -715,6 +777,8 @@ int main(void) {
         cmocka_unit_test(a_tier_takes_over_where_its_packs_have_no_copy),
         cmocka_unit_test(layout_and_content_are_mended_under_a_tier_s_own_placement),
         cmocka_unit_test(damaged_packs_behind_damaged_metadata_are_found_and_mended),
+        cmocka_unit_test(compressed_packs_are_mended),
+        cmocka_unit_test(a_placement_that_is_wrong_is_not_mended_by_copying_packs),
         cmocka_unit_test(packs_of_a_checkpoint_that_is_referred_to_are_mended),
         cmocka_unit_test(a_pack_that_no_placement_names_is_lost),
         cmocka_unit_test(what_is_damaged_on_both_tiers_is_lost_and_the_rest_is_mended),

@@ -133,6 +133,7 @@ static void random_boxes_of_random_shapes_from_directories_with_workers(void **s
     struct world w;
     struct fixture f;
     struct reader x;
+    const long live = bwi_alloc_live();
     world_open_dirs(&w, NULL, 1 * MIB);
     fixture_init(&f, &w, 6, FIXTURE_GRID);
     tensors(&f);
@@ -161,6 +162,7 @@ static void random_boxes_of_random_shapes_from_directories_with_workers(void **s
     }
     reader_close(&x);
     world_close(&w);
+    assert_int_equal(bwi_alloc_live(), live); /* handles of packs, too */
 }
 
 int main(void) {

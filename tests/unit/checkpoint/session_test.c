@@ -517,6 +517,68 @@ static void random_delays_and_lost_answers_change_nothing(void **unused) {
     }
 }
 
+static bool never(struct cluster *c, void *user) {
+    (void)c;
+    (void)user;
+    return false;
+}
+
+static void a_failed_step_that_all_are_past_does_not_fill_the_log(void **unused) {
+    (void)unused;
+    struct cluster c;
+    struct bwi_save *v[2];
+    cluster_init(&c, 18);
+    open_all(&c, 0, &(struct launch){.launch = "a", .world = 2});
+    bwi_bucket_fail_next(c.local[0], BWI_STORE_FINISH, NULL, BW_E_NOSPACE, false);
+    save_all(&c, 0, 2, 10, v);
+    for (unsigned r = 0; r < 2; r++) {
+        assert_true(cluster_run(&c, ended, v[r], 60000));
+        bwi_session_release(v[r]);
+    }
+    save_all(&c, 0, 2, 20, v);
+    wait_level(&c, v[0], BW_COMMITTED);
+    cluster_run(&c, never, NULL, 600000);
+    assert_int_equal(c.ranks[0].session->head.entry.n, 3); /* register, abort, commit */
+    cluster_fini(&c);
+}
+
+/* Every operation may fail: saves may fail with it, but whatever is reported as committed is what a restart finds. */
+static void random_failures_never_make_a_false_commit(void **unused) {
+    (void)unused;
+    uint64_t first = test_seed(2000);
+    for (uint64_t seed = first; seed < first + 30; seed++) {
+        struct cluster c;
+        struct bwi_save *v[3];
+        static struct state s;
+        uint64_t committed = 0;
+        cluster_init(&c, seed);
+        c.shuffle = true;
+        struct bwi_memory_model *m = bwi_bucket_model(c.remote);
+        m->latency_ns = BWI_NS_PER_MS;
+        m->jitter_ns = 20 * BWI_NS_PER_MS;
+        open_all(&c, 0, &(struct launch){.launch = "a", .world = 3});
+        m->fail_every = 25;
+        m->lose_answer_every = 30;
+        for (uint64_t step = 1; step <= 6; step++) {
+            make_state(&s, step);
+            for (unsigned r = 0; r < 3; r++) v[r] = save(&c, r, step, &s);
+            for (unsigned r = 0; r < 3; r++) wait_level(&c, v[r], BW_CAPTURED);
+            for (unsigned r = 0; r < 3; r++) assert_true(cluster_run(&c, ended, v[r], 3600000));
+            for (unsigned r = 0; r < 3; r++) {
+                if (v[r]->committed) committed = step;
+                bwi_session_release(v[r]);
+            }
+        }
+        m->fail_every = m->lose_answer_every = 0;
+        for (unsigned r = 0; r < 3; r++) cluster_end(&c, r);
+        open_all(&c, 5, &(struct launch){.launch = "b", .world = 2});
+        const struct bwi_resume *f = &c.ranks[5].session->resume;
+        assert_true(!committed || (f->from_checkpoint && f->id.step >= committed));
+        if (f->from_checkpoint) check_resumed(&c, 5, f->id.step);
+        cluster_fini(&c);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_rank_saves_and_a_restart_resumes_from_it),
@@ -536,7 +598,9 @@ int main(void) {
         cmocka_unit_test(a_damaged_manifest_sends_the_launch_back_and_says_so),
         cmocka_unit_test(retention_retires_and_the_sweep_gives_the_bytes_back),
         cmocka_unit_test(the_local_tier_keeps_to_its_quota),
+        cmocka_unit_test(a_failed_step_that_all_are_past_does_not_fill_the_log),
         cmocka_unit_test(random_delays_and_lost_answers_change_nothing),
+        cmocka_unit_test(random_failures_never_make_a_false_commit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

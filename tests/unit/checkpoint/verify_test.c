@@ -343,6 +343,27 @@ static void a_lost_pack_names_sixteen_tensors_and_counts_the_rest(void **state) 
     world_close(&w);
 }
 
+static void another_content_under_the_same_id_is_damage(void **state) {
+    (void)state;
+    struct world w;
+    struct fixture f;
+    struct verifying x;
+    world_open(&w, 0, 64 * KIB);
+    small(&f, &w, 2);
+    f.salt = 1;
+    fixture_save_group(&f, 1, BWI_TIER_LOCAL);
+    f.salt = 0;
+    f.tiers[BWI_TIER_LOCAL] = false;
+    fixture_save(&f);
+    verifying_init(&x, &f);
+    verifying_run(&x);
+    assert_has(&x, "local", key_of(&f, SUMMARY, 1).s, NULL, "the summary names content");
+    assert_int_equal(x.v.bad_count[BWI_TIER_LOCAL], 1);
+    assert_int_equal(count(&x, 0, "remote"), 1);
+    verifying_fini(&x);
+    world_close(&w);
+}
+
 static void an_index_that_the_layouts_do_not_give_is_found(void **state) {
     (void)state;
     struct world w;
@@ -576,6 +597,7 @@ int main(void) {
         cmocka_unit_test(every_flipped_byte_is_found),
         cmocka_unit_test(damage_in_several_objects_is_found_in_one_pass),
         cmocka_unit_test(a_lost_pack_names_sixteen_tensors_and_counts_the_rest),
+        cmocka_unit_test(another_content_under_the_same_id_is_damage),
         cmocka_unit_test(an_index_that_the_layouts_do_not_give_is_found),
         cmocka_unit_test(without_a_manifest_the_groups_are_verified_all_the_same),
         cmocka_unit_test(an_uncommitted_checkpoint_is_verified_as_far_as_it_goes),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a machine and a directory can do: held against what the kernel says in other ways, and tried with limits lowered. */
+/* What a machine and a directory can do: held against what the kernel says in other ways, and tried with limits
+ * lowered. */
 #include "os/os.h"
 #include "os/probe.h"
 #include "test.h"

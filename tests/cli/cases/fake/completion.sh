@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Scripts that the shells take; what bash proposes.
 for shell in bash zsh fish; do breakwater completion $shell > $shell; echo "exit $?"; done
 bash -n bash && echo bash takes it

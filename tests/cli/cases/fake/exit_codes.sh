@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What went wrong decides the exit code.
 export BREAKWATER_REMOTE=file:///x
 breakwater ls missing; echo "exit $?"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Whole tensors from boxes; sharding; dtypes that safetensors cannot hold; nothing is overwritten without demand.
 exec 2>&1
 export BREAKWATER_REMOTE=file:///x

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What a crash left in the staging folder is taken away; a second export at once is refused.
 exec 2>&1
 export BREAKWATER_REMOTE=file:///x

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What is imported, and every way in which a file can be wrong.
 exec 2>&1
 export BREAKWATER_REMOTE=file:///x
@@ -11,28 +12,30 @@ try missing.safetensors
 try a.safetensors twice.safetensors
 : > empty; try empty
 printf 'abcdefghijklmnop' > text; try text
-make header h '[]'; try h
-make header h '{"a":1}'; try h
-make header h '{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}' 8; try h
-make header h '{"a":{"dtype":"F99","shape":[2],"data_offsets":[0,8]}}' 8; try h
-make header h '{"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}}' 8; try h
-make header h '{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}' 7; try h
-make header h '{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}' 9; try h
-make header h '{"a":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}}' 8; try h
-make header h '{"a":{"dtype":"F32","shape":[4611686018427387905],"data_offsets":[0,4]}}' 4; try h
-make header h '{"a":{"dtype":"F32","shape":[2],"data_offsets":[8,16]}}' 16; try h
-make header h '{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[4],"data_offsets":[2,6]}}' 6; try h
-make header h '{"a":{"dtype":"U8","shape":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1],"data_offsets":[0,1]}}' 1; try h
-make header h '{"__metadata__":{"a":1}}'; try h
+head() { make header h "$@"; try h; } # a file with this header
+pair='{"dtype":"F32","shape":[2],"data_offsets":[0,8]}'
+head '[]'
+head '{"a":1}'
+head "{\"a\":$pair,\"a\":$pair}" 8
+head '{"a":{"dtype":"F99","shape":[2],"data_offsets":[0,8]}}' 8
+head '{"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}}' 8
+head "{\"a\":$pair}" 7
+head "{\"a\":$pair}" 9
+head '{"a":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}}' 8
+head '{"a":{"dtype":"F32","shape":[4611686018427387905],"data_offsets":[0,4]}}' 4
+head '{"a":{"dtype":"F32","shape":[2],"data_offsets":[8,16]}}' 16
+head "{\"a\":$pair,\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[6,10]}}" 10
+head '{"a":{"dtype":"U8","shape":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1],"data_offsets":[0,1]}}' 1
+head '{"__metadata__":{"a":1}}'
 printf '\377\377\377\377\377\377\377\177{}' > h; try h
 mkdir d; try d
 cp a.safetensors b.safetensors d
-echo '{"metadata":{},"weight_map":{"w":"a.safetensors","s":"a.safetensors","e":"a.safetensors","v":"b.safetensors"}}' > d/model.safetensors.index.json
-try d
-echo '{"weight_map":{"w":"a.safetensors","s":"a.safetensors","v":"b.safetensors"}}' > d/model.safetensors.index.json; try d
-echo '{"weight_map":{"w":"a.safetensors","s":"a.safetensors","e":"a.safetensors","q":"a.safetensors"}}' > d/model.safetensors.index.json; try d
-echo '{"weight_map":{"w":"../a.safetensors"}}' > d/model.safetensors.index.json; try d
-echo '{"weight_map":7}' > d/model.safetensors.index.json; try d
+map() { echo "{\"weight_map\":$1}" > d/model.safetensors.index.json; try d; } # a folder with this index
+map '{"w":"a.safetensors","s":"a.safetensors","e":"a.safetensors","v":"b.safetensors"}'
+map '{"w":"a.safetensors","s":"a.safetensors","v":"b.safetensors"}'
+map '{"w":"a.safetensors","s":"a.safetensors","e":"a.safetensors","q":"a.safetensors"}'
+map '{"w":"../a.safetensors"}'
+map 7
 rm d/model.safetensors.index.json; cp a.safetensors d/model.safetensors; try d
 mkdir -p d/blobs/0; printf x > d/blobs/0/%2Ea; try d --with-blobs
 mkdir d/blobs/1; try d --with-blobs; rmdir d/blobs/1

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The hidden verb that prints manual pages.
 exec 2>&1
 breakwater __man | tr '\n' ' '; echo

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Without a tier; an empty variable is none; the option wins over the variable.
 exec 2>&1
 breakwater ls

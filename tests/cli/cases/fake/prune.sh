@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # A dry run unless --yes; what is to be pinned is not in the list of what would go.
 exec 2>&1
 export BREAKWATER_REMOTE=file:///x

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 exec 2>&1
 export BREAKWATER_REMOTE=file:///x
 breakwater show gpt

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Wrong usage: exit code 2, a message that names the thing, nothing on standard output.
 exec 2>&1
 export BREAKWATER_REMOTE=file:///x
@@ -6,7 +7,7 @@ try
 try --json
 try --remote file:///x ls
 try lss
-try histroy
+try historyy
 try hi
 try frobnicate
 try ls --jsn

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Damage is exit code 3, and what it names cannot harm the terminal.
 exec 2>&1
 export BREAKWATER_REMOTE=file:///x

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # drain, rollback, repair, doctor: what they say, and the schemas.
 exec 2>&1
 export BREAKWATER_REMOTE=file:///x

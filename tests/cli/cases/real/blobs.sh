@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Blobs and metadata out, in, and out again.
 exec 2>&1
 mkdir remote

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # A flipped bit is found, named, and exit code 3; without another copy it cannot be put right.
 exec 2>&1
 mkdir remote

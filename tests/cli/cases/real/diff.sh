@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What two steps have in common.
 exec 2>&1
 make() { "$PYTHON" "$TOOLS/safetensors_make.py" make "$@"; }

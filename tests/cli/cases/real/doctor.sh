@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Leaves nothing behind, and looks at what matters.
 exec 2>&1
 mkdir remote

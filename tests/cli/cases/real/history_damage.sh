@@ -1,9 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
 # The newest entry of the history is damaged: it is said, writers refuse, and repair begins a new era.
 exec 2>&1
 mkdir remote
 export BREAKWATER_REMOTE=file://$PWD/remote
 "$PYTHON" "$TOOLS/safetensors_make.py" make a.safetensors w:F32:4:1
-for step in 1 2; do breakwater import --run r --step $step --job j --allow-node-local a.safetensors > /dev/null || echo failed; done
+for step in 1 2; do
+    breakwater import --run r --step $step --job j --allow-node-local a.safetensors > /dev/null || echo failed
+done
 entry=$(find remote/runs/r/history -type f | sort | tail -1)
 "$PYTHON" - "$entry" << 'END'
 import os, sys

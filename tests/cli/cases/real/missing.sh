@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What is not there.
 exec 2>&1
 breakwater ls --remote "file://$PWD/nothing"; echo "exit $?"

@@ -1,9 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
 # Retention, pins and rollback on a real run.
 exec 2>&1
 mkdir remote
 export BREAKWATER_REMOTE=file://$PWD/remote
 "$PYTHON" "$TOOLS/safetensors_make.py" make a.safetensors w:F32:40x4:1
-for step in 1 2 3 4; do breakwater import --run r --step $step --job j --allow-node-local a.safetensors > /dev/null || echo failed; done
+for step in 1 2 3 4; do
+    breakwater import --run r --step $step --job j --allow-node-local a.safetensors > /dev/null || echo failed
+done
 breakwater prune r --keep-last 2; echo "exit $?"
 breakwater prune r --keep-last 2 --json | "$PYTHON" "$TOOLS/json_check.py" prune
 breakwater prune r --pin 1 --yes; echo "exit $?"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Every dtype and awkward size and name: import, export, the same bits; then everything that can be asked about it.
 exec 2>&1
 make() { "$PYTHON" "$TOOLS/safetensors_make.py" make "$@"; }

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # A job that another one has taken the run from cannot come back by itself.
 exec 2>&1
 mkdir remote

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Two tiers: an import goes through the local one; repair takes the sound copy.
 exec 2>&1
 mkdir remote local

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a doctor says about machines and tiers that a test cannot have, and about stores that do not keep their word. */
+/* What is said about machines and tiers that a test cannot have, and about stores that do not keep their word. */
 #include "base/error.h"
 #include "base/vec.h"
-#include "checkpoint/doctor.h"
+#include "checkpoint/diagnose.h"
 #include "test.h"
 #include <errno.h>
 #include <string.h>
@@ -48,7 +48,7 @@ static void a_good_machine_gives_facts_only(void **state) {
     (void)state;
     struct bwi_findings f = {0};
     const struct bwi_probe_machine m = good_machine();
-    bwi_doctor_machine(&m, &f);
+    bwi_diagnose_machine(&m, &f);
     for (size_t i = 0; i < f.count; i++) assert_int_equal(f.list[i].severity, 0);
     expect(&f, "kernel", 0, "Linux 6.1.0");
     expect(&f, "CPUs", 0, "8 for this process");
@@ -68,18 +68,18 @@ static void low_limits_are_warnings(void **state) {
     struct bwi_probe_machine m = good_machine();
     m.memlock_bytes = 65536;
     m.descriptors = 255;
-    bwi_doctor_machine(&m, &f);
+    bwi_diagnose_machine(&m, &f);
     expect(&f, "locked memory", 1, "RLIMIT_MEMLOCK is 64.0 KiB: expected at least 64.0 MiB");
     expect(&f, "descriptors", 1, "RLIMIT_NOFILE is 255: expected at least 256");
     bwi_findings_fini(&f);
-    m.memlock_bytes = BWI_DOCTOR_MEMLOCK_LEAST;
+    m.memlock_bytes = BWI_DIAGNOSE_MEMLOCK_LEAST;
     m.descriptors = 256;
-    bwi_doctor_machine(&m, &f);
+    bwi_diagnose_machine(&m, &f);
     expect(&f, "locked memory", 0, "is 64.0 MiB");
     expect(&f, "descriptors", 0, "is 256");
     bwi_findings_fini(&f);
     m.descriptors = UINT64_MAX;
-    bwi_doctor_machine(&m, &f);
+    bwi_diagnose_machine(&m, &f);
     expect(&f, "descriptors", 0, "unlimited");
     bwi_findings_fini(&f);
 }
@@ -102,7 +102,7 @@ static void what_the_kernel_refuses_is_told_with_its_reason(void **state) {
         struct bwi_probe_machine m = good_machine();
         m.io_uring = rings[i].rc;
         m.io_uring_disabled = rings[i].setting;
-        bwi_doctor_machine(&m, &f);
+        bwi_diagnose_machine(&m, &f);
         expect(&f, "io_uring", 0, rings[i].text);
         bwi_findings_fini(&f);
     }
@@ -111,7 +111,7 @@ static void what_the_kernel_refuses_is_told_with_its_reason(void **state) {
     m.userfaultfd = -EPERM;
     m.userfaultfd_unprivileged = 0;
     m.huge_pages[0] = '\0';
-    bwi_doctor_machine(&m, &f);
+    bwi_diagnose_machine(&m, &f);
     expect(&f, "userfaultfd", 0,
            "not permitted, for unprivileged processes by vm.unprivileged_userfaultfd = 0; states");
     expect(&f, "huge pages", 0, "no transparent huge pages");
@@ -120,7 +120,7 @@ static void what_the_kernel_refuses_is_told_with_its_reason(void **state) {
     m.userfaultfd_user_only = true;
     m.userfaultfd_write_protect = false;
     strcpy(m.huge_pages, "never");
-    bwi_doctor_machine(&m, &f);
+    bwi_diagnose_machine(&m, &f);
     expect(&f, "userfaultfd", 0, "available, without write protection; for faults in user mode only");
     expect(&f, "huge pages", 0, "switched off");
     bwi_findings_fini(&f);
@@ -128,8 +128,8 @@ static void what_the_kernel_refuses_is_told_with_its_reason(void **state) {
 
 /* ---- tiers ---- */
 
-static struct bwi_doctor_tier good_tier(enum bwi_tier tier) {
-    struct bwi_doctor_tier t = {.tier = tier, .url = "file:///lustre/bw", .caps = {.device = 7 + (uint64_t)tier}};
+static struct bwi_diagnose_tier good_tier(enum bwi_tier tier) {
+    struct bwi_diagnose_tier t = {.tier = tier, .url = "file:///lustre/bw", .caps = {.device = 7 + (uint64_t)tier}};
     t.found = (struct bwi_probe_dir){.fs_name = "lustre", .device = 0x2a, .free_bytes = 900 * GIB};
     t.found.total_bytes = 1000 * GIB;
     memset(t.store_id.b, 0xab, sizeof t.store_id.b);
@@ -139,8 +139,8 @@ static struct bwi_doctor_tier good_tier(enum bwi_tier tier) {
 static void a_good_tier_gives_facts_only(void **state) {
     (void)state;
     struct bwi_findings f = {0};
-    const struct bwi_doctor_tier t = good_tier(BWI_TIER_REMOTE);
-    bwi_doctor_tier(&t, &f);
+    const struct bwi_diagnose_tier t = good_tier(BWI_TIER_REMOTE);
+    bwi_diagnose_tier(&t, &f);
     for (size_t i = 0; i < f.count; i++) {
         assert_int_equal(f.list[i].severity, 0);
         assert_string_equal(f.list[i].tier, "remote");
@@ -157,14 +157,14 @@ static void a_good_tier_gives_facts_only(void **state) {
 static void a_remote_tier_of_one_node_is_a_warning_and_a_local_one_is_not(void **state) {
     (void)state;
     struct bwi_findings f = {0};
-    struct bwi_doctor_tier t = good_tier(BWI_TIER_REMOTE);
+    struct bwi_diagnose_tier t = good_tier(BWI_TIER_REMOTE);
     t.caps.node_local = true;
-    bwi_doctor_tier(&t, &f);
+    bwi_diagnose_tier(&t, &f);
     expect(&f, "node-local", 1, "lost with the node");
     expect(&f, "file system", 0, "of this node alone");
     bwi_findings_fini(&f);
     t.tier = BWI_TIER_LOCAL;
-    bwi_doctor_tier(&t, &f);
+    bwi_diagnose_tier(&t, &f);
     assert_null(find(&f, "node-local"));
     bwi_findings_fini(&f);
 }
@@ -179,10 +179,10 @@ static void little_space_is_a_warning(void **state) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct bwi_findings f = {0};
-        struct bwi_doctor_tier t = good_tier(BWI_TIER_LOCAL);
+        struct bwi_diagnose_tier t = good_tier(BWI_TIER_LOCAL);
         t.found.free_bytes = cases[i].free;
         t.found.total_bytes = cases[i].total;
-        bwi_doctor_tier(&t, &f);
+        bwi_diagnose_tier(&t, &f);
         expect(&f, "space", cases[i].severity, " are free");
         bwi_findings_fini(&f);
     }
@@ -191,11 +191,11 @@ static void little_space_is_a_warning(void **state) {
 static void what_a_directory_refuses_is_told(void **state) {
     (void)state;
     struct bwi_findings f = {0};
-    struct bwi_doctor_tier t = good_tier(BWI_TIER_LOCAL);
+    struct bwi_diagnose_tier t = good_tier(BWI_TIER_LOCAL);
     t.made = true;
     t.found.direct = -EINVAL;
     t.store_status = BW_E_NOTFOUND;
-    bwi_doctor_tier(&t, &f);
+    bwi_diagnose_tier(&t, &f);
     expect(&f, "store", 0, "was not there; it was made for this examination and is gone again");
     expect(&f, "direct I/O", 0, "refused on lustre: invalid argument");
     expect(&f, "store.json", 0, "this is not a store yet");
@@ -203,21 +203,21 @@ static void what_a_directory_refuses_is_told(void **state) {
     t.found.direct = -EILSEQ;
     t.store_status = BW_E_CORRUPT;
     t.store_error = "the seal is wrong";
-    bwi_doctor_tier(&t, &f);
+    bwi_diagnose_tier(&t, &f);
     expect(&f, "direct I/O", 2, "read back with other bytes");
     expect(&f, "store.json", 2, "the seal is wrong");
     assert_int_equal(f.list[f.count - 1].status, BW_E_CORRUPT);
     bwi_findings_fini(&f);
     t.found.write = t.found.direct = -EACCES;
-    bwi_doctor_tier(&t, &f);
+    bwi_diagnose_tier(&t, &f);
     expect(&f, "direct I/O", 1, "not tried: no file can be made: permission denied");
     bwi_findings_fini(&f);
     t.dir = -EIO;
-    bwi_doctor_tier(&t, &f);
+    bwi_diagnose_tier(&t, &f);
     expect(&f, "file system", 1, "cannot be examined: input/output error");
     bwi_findings_fini(&f);
     t.dir = 1;
-    bwi_doctor_tier(&t, &f);
+    bwi_diagnose_tier(&t, &f);
     assert_null(find(&f, "file system"));
     bwi_findings_fini(&f);
 }
@@ -225,16 +225,16 @@ static void what_a_directory_refuses_is_told(void **state) {
 static void tiers_that_fail_together_are_a_warning(void **state) {
     (void)state;
     struct bwi_findings f = {0};
-    struct bwi_doctor_tier local = good_tier(BWI_TIER_LOCAL);
-    struct bwi_doctor_tier remote = good_tier(BWI_TIER_REMOTE);
-    bwi_doctor_pair(&local, &remote, &f);
+    struct bwi_diagnose_tier local = good_tier(BWI_TIER_LOCAL);
+    struct bwi_diagnose_tier remote = good_tier(BWI_TIER_REMOTE);
+    bwi_diagnose_pair(&local, &remote, &f);
     assert_int_equal(f.count, 0);
     local.caps.device = remote.caps.device;
-    bwi_doctor_pair(&local, &remote, &f);
+    bwi_diagnose_pair(&local, &remote, &f);
     expect(&f, "same device", 1, "they fail together");
     bwi_findings_fini(&f);
     local.caps.device = remote.caps.device = 0; /* not known */
-    bwi_doctor_pair(&local, &remote, &f);
+    bwi_diagnose_pair(&local, &remote, &f);
     assert_int_equal(f.count, 0);
 }
 
@@ -252,19 +252,19 @@ static void tiers_that_fail_together_are_a_warning(void **state) {
     { BW_E_IO, 0 }
 
 struct round {
-    struct bwi_doctor_try tries[3];
+    struct bwi_diagnose_try tries[3];
     unsigned holder;
     const char *wrong; /* NULL: it holds */
 };
 
 /* A round that holds, and then this one. */
 static void race(const struct round *r, const struct bw_error *error, struct bwi_findings *f) {
-    struct bwi_doctor_try tries[6] = {LOST, WON, LOST};
+    struct bwi_diagnose_try tries[6] = {LOST, WON, LOST};
     const unsigned holder[2] = {1, r->holder};
     memcpy(tries + 3, r->tries, sizeof r->tries);
-    const struct bwi_doctor_race d = {
+    const struct bwi_diagnose_race d = {
         .racers = 3, .rounds = 2, .tries = tries, .holder = holder, .took_ns = 10000000, .error = error};
-    bwi_doctor_race(&d, BWI_TIER_LOCAL, f);
+    bwi_diagnose_race(&d, BWI_TIER_LOCAL, f);
     assert_int_equal(f->count, 1);
     assert_string_equal(f->list[0].tier, "local");
 }
@@ -323,7 +323,7 @@ static void no_memory_is_remembered_in_the_list(void **state) {
     struct bwi_findings f = {0};
     const struct bwi_probe_machine m = good_machine();
     (void)bwi_alloc_fail_at(1);
-    bwi_doctor_machine(&m, &f);
+    bwi_diagnose_machine(&m, &f);
     (void)bwi_alloc_fail_at(0);
     assert_true(f.failed);
     bwi_findings_fini(&f);

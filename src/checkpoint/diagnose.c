@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is good, slow or dangerous about a machine and its tiers, in words. */
-#include "checkpoint/doctor.h"
+#include "checkpoint/diagnose.h"
 #include "base/error.h"
 #include "base/text.h"
 #include <errno.h>
@@ -70,18 +70,18 @@ static void say_userfaultfd(const struct bwi_probe_machine *m, struct bwi_findin
 }
 
 static void say_limits(const struct bwi_probe_machine *m, struct bwi_findings *f) {
-    if (m->memlock_bytes < BWI_DOCTOR_MEMLOCK_LEAST) {
+    if (m->memlock_bytes < BWI_DIAGNOSE_MEMLOCK_LEAST) {
         bwi_findings_add(f, 1, 0, NULL, NULL, "locked memory", NULL,
                          "RLIMIT_MEMLOCK is %s: expected at least %s, so that buffers can be registered or pinned",
-                         amount(m->memlock_bytes).s, amount(BWI_DOCTOR_MEMLOCK_LEAST).s);
+                         amount(m->memlock_bytes).s, amount(BWI_DIAGNOSE_MEMLOCK_LEAST).s);
     } else {
         bwi_findings_add(f, 0, 0, NULL, NULL, "locked memory", NULL, "RLIMIT_MEMLOCK is %s",
                          amount(m->memlock_bytes).s);
     }
-    if (m->descriptors < BWI_DOCTOR_DESCRIPTORS_LEAST) {
+    if (m->descriptors < BWI_DIAGNOSE_DESCRIPTORS_LEAST) {
         bwi_findings_add(f, 1, 0, NULL, NULL, "descriptors", NULL,
                          "RLIMIT_NOFILE is %" PRIu64 ": expected at least %" PRIu64, m->descriptors,
-                         BWI_DOCTOR_DESCRIPTORS_LEAST);
+                         BWI_DIAGNOSE_DESCRIPTORS_LEAST);
     } else if (m->descriptors == UINT64_MAX) {
         fact(f, "descriptors", "RLIMIT_NOFILE is unlimited");
     } else {
@@ -100,7 +100,7 @@ static void say_huge_pages(const struct bwi_probe_machine *m, struct bwi_finding
     }
 }
 
-void bwi_doctor_machine(const struct bwi_probe_machine *m, struct bwi_findings *f) {
+void bwi_diagnose_machine(const struct bwi_probe_machine *m, struct bwi_findings *f) {
     fact(f, "kernel", m->kernel[0] == '\0' ? "unknown" : m->kernel);
     bwi_findings_add(f, 0, 0, NULL, NULL, "CPUs", NULL, "%u for this process", m->cpus);
     bwi_findings_add(f, 0, 0, NULL, NULL, "memory", NULL, "%s, of which %s are available", amount(m->memory_bytes).s,
@@ -115,15 +115,15 @@ void bwi_doctor_machine(const struct bwi_probe_machine *m, struct bwi_findings *
 
 /* ---- one tier ---- */
 
-static void say_space(const struct bwi_doctor_tier *t, struct bwi_findings *f) {
+static void say_space(const struct bwi_diagnose_tier *t, struct bwi_findings *f) {
     const struct bwi_probe_dir *d = &t->found;
-    const bool little = d->free_bytes < BWI_DOCTOR_FREE_LEAST || d->free_bytes < d->total_bytes / 20;
+    const bool little = d->free_bytes < BWI_DIAGNOSE_FREE_LEAST || d->free_bytes < d->total_bytes / 20;
     bwi_findings_add(f, little ? 1 : 0, 0, bwi_tier_name(t->tier), NULL, "space", NULL, "%s of %s are free%s",
                      amount(d->free_bytes).s, amount(d->total_bytes).s,
                      little ? ": expected at least 1 GiB and a twentieth of the whole" : "");
 }
 
-static void say_direct(const struct bwi_doctor_tier *t, struct bwi_findings *f) {
+static void say_direct(const struct bwi_diagnose_tier *t, struct bwi_findings *f) {
     const char *tier = bwi_tier_name(t->tier);
     const int rc = t->found.direct;
     struct reason r;
@@ -143,7 +143,7 @@ static void say_direct(const struct bwi_doctor_tier *t, struct bwi_findings *f) 
     }
 }
 
-static void say_store(const struct bwi_doctor_tier *t, struct bwi_findings *f) {
+static void say_store(const struct bwi_diagnose_tier *t, struct bwi_findings *f) {
     const char *tier = bwi_tier_name(t->tier);
     char id[BWI_UUID_TEXT_BYTES];
     if (t->store_status == BW_E_NOTFOUND) {
@@ -157,7 +157,7 @@ static void say_store(const struct bwi_doctor_tier *t, struct bwi_findings *f) {
     }
 }
 
-void bwi_doctor_tier(const struct bwi_doctor_tier *t, struct bwi_findings *f) {
+void bwi_diagnose_tier(const struct bwi_diagnose_tier *t, struct bwi_findings *f) {
     const char *tier = bwi_tier_name(t->tier);
     struct reason r;
     bwi_findings_add(f, 0, 0, tier, NULL, "store", NULL, "%.300s%s", t->url,
@@ -178,8 +178,8 @@ void bwi_doctor_tier(const struct bwi_doctor_tier *t, struct bwi_findings *f) {
     }
 }
 
-void bwi_doctor_pair(const struct bwi_doctor_tier *local, const struct bwi_doctor_tier *remote,
-                     struct bwi_findings *f) {
+void bwi_diagnose_pair(const struct bwi_diagnose_tier *local, const struct bwi_diagnose_tier *remote,
+                       struct bwi_findings *f) {
     if (local->caps.device == 0 || local->caps.device != remote->caps.device) return;
     bwi_findings_add(f, 1, 0, NULL, NULL, "same device", NULL,
                      "both tiers are on device %" PRIx64
@@ -190,18 +190,18 @@ void bwi_doctor_pair(const struct bwi_doctor_tier *local, const struct bwi_docto
 
 /* ---- creating once ---- */
 
-static bool is_loss(const struct bwi_doctor_try *t) {
+static bool is_loss(const struct bwi_diagnose_try *t) {
     return t->status == BW_E_EXISTS && t->outcome == BWI_STORE_OTHER;
 }
 
-static bool is_failure(const struct bwi_doctor_try *t) {
+static bool is_failure(const struct bwi_diagnose_try *t) {
     return t->status < 0 && t->status != BW_E_EXISTS && t->status != BW_E_UNKNOWN;
 }
 
 /* What is wrong with one round; NULL: nothing, or it was cut short by a failure. A racer whose answer is unknown may
  * have won. */
-static const char *judge(const struct bwi_doctor_race *r, unsigned round) {
-    const struct bwi_doctor_try *tries = r->tries + (size_t)round * r->racers;
+static const char *judge(const struct bwi_diagnose_race *r, unsigned round) {
+    const struct bwi_diagnose_try *tries = r->tries + (size_t)round * r->racers;
     const unsigned holder = r->holder[round];
     unsigned created = 0;
     unsigned unknown = 0;
@@ -226,7 +226,7 @@ static const char *judge(const struct bwi_doctor_race *r, unsigned round) {
     return NULL;
 }
 
-void bwi_doctor_race(const struct bwi_doctor_race *r, enum bwi_tier tier, struct bwi_findings *f) {
+void bwi_diagnose_race(const struct bwi_diagnose_race *r, enum bwi_tier tier, struct bwi_findings *f) {
     const char *name = bwi_tier_name(tier);
     for (unsigned i = 0; i < r->rounds; i++) {
         const char *wrong = judge(r, i);
