@@ -140,7 +140,8 @@ BW_API int bw_save_start(struct bw_save *save, struct bw_error *err);
  * @param timeout_ms  0 asks without waiting
  * @return 0; BW_E_TIMEOUT (the save goes on); the save's own failure (BW_E_NOSPACE,
  *         BW_E_IO, BW_E_ABORTED: another rank failed or a later step was committed first,
- *         BW_E_SUPERSEDED, BW_E_LAUNCH_LOST, BW_E_COVERAGE, BW_E_CANCELLED); BW_E_UNKNOWN (the history cannot be read: it may be committed).
+ *         BW_E_SUPERSEDED, BW_E_LAUNCH_LOST, BW_E_COVERAGE, BW_E_CANCELLED); BW_E_UNKNOWN (the
+ *         history cannot be read: it may be committed).
  *         Without a local tier waiting for BW_LOCAL returns at BW_REMOTE.
  */
 BW_API int bw_save_wait(struct bw_save *save, enum bw_level level, uint64_t timeout_ms, struct bw_error *err);

@@ -9,9 +9,10 @@
 #include <string.h>
 
 #define POLL_MIN_NS (20 * BWI_NS_PER_MS) /* a group that is nearly done is seen soon */
-#define POLL_MAX_NS (5 * BWI_NS_PER_S) /* ten thousand groups ask a store no more than a few thousand times a second */
-#define RESEND_MAX  3u
-#define GRACE_MS    UINT64_C(3600000)  /* an hour: longer than any reader takes from the head to its last object */
+#define POLL_MAX_NS (5 * BWI_NS_PER_S)   /* ten thousand groups ask a store no more than a few thousand times a second \
+                                          */
+#define RESEND_MAX 3u
+#define GRACE_MS   UINT64_C(3600000) /* an hour: longer than any reader takes from the head to its last object */
 
 const char *bwi_tier_name(enum bwi_tier t) {
     switch (t) {
@@ -48,7 +49,8 @@ void bwi_progress_add(const struct bwi_context *c, uint64_t done_bytes) {
 
 /* ---- calls ---- */
 
-/* An object is created once with the same bytes, so a create whose answer was lost is sent again: what is there already counts as made. */
+/* An object is created once with the same bytes, so a create whose answer was lost is sent again: what is there already
+ * counts as made. */
 static bool send_again(struct bwi_call *c) {
     if (c->op.verb != BWI_STORE_CREATE || c->op.error.status != BW_E_UNKNOWN || c->resent == RESEND_MAX) return false;
     c->resent++;

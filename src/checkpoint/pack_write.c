@@ -23,6 +23,11 @@
 #define WRITES_MAX             16
 #define WRITES_WHILE_CAPTURING 2
 
+/* The part of the arena that is filled at most while the packs are held back. What is captured then stays in memory until
+ * there is room, which others make by draining: so few buffers leave a piece between them that is large enough for any
+ * of the others' windows. */
+#define HELD_SHARE 8u
+
 enum slot_state {
     SLOT_FREE,
     SLOT_BUFFER,   /* waits for the arena */
@@ -213,6 +218,14 @@ static void slot_release(struct slot *s) {
     s->state = SLOT_FREE;
 }
 
+/* Whether one more chunk may be captured although no pack is begun. */
+static bool may_hold(const struct bwi_pack_write *w, uint32_t bytes) {
+    uint64_t held = bytes;
+    for (size_t i = 0; i < w->w->slot_count; i++)
+        if (w->w->slots[i].state != SLOT_FREE) held += w->w->slots[i].chunk->bytes;
+    return held <= bwi_arena_budget(w->ctx->arena) / HELD_SHARE;
+}
+
 /* Asks for the buffer of the next chunk. One at a time: saves that share the arena take turns. */
 static bool slot_begin(struct bwi_pack_write *w) {
     struct bwi_pack_writer *k = w->w;
@@ -226,8 +239,11 @@ static bool slot_begin(struct bwi_pack_write *w) {
         k->cut = 0;
     }
     if (s == NULL || k->cut_pack == w->plan->pack_count) return false;
+    const struct bwi_chunk *chunk = &w->plan->chunks[pack_plan(w, k->cut_pack)->first_chunk + k->cut];
+    if (w->hold && !may_hold(w, chunk->bytes)) return false;
     s->pack = k->cut_pack;
-    s->chunk = &w->plan->chunks[pack_plan(w, k->cut_pack)->first_chunk + k->cut++];
+    s->chunk = chunk;
+    k->cut++;
     s->state = SLOT_BUFFER;
     s->asked_ns = bwi_loop_now_ns(w->task.loop);
     s->buffer = (struct bwi_arena_wait){

@@ -75,6 +75,13 @@ static uint64_t promised(const struct bwi_save *v) {
     return bytes;
 }
 
+/* Only one save at a time captures before it has room. */
+static bool is_next_for_room(const struct bwi_save *v) {
+    for (const struct bwi_save *o = v->session->saves; o && o != v; o = o->next)
+        if (o->state == BWI_SAVE_ROOM) return false;
+    return true;
+}
+
 /* Capturing begins at once, so that the caller's memory is free as soon as possible; packs are begun when there is
  * room. */
 static int start_write(struct bwi_save *v, struct bw_error *err) {
@@ -122,6 +129,8 @@ static void note_evictions(struct bwi_save *v) {
 }
 
 static enum bwi_step there_is_room(struct bwi_save *v) {
+    struct bw_error e = BW_ERROR_INIT;
+    if (!v->write.ctx && start_write(v, &e) < 0) return fail(v, &e);
     v->write.hold = false;
     bwi_task_wake(&v->write.task);
     return go(v, BWI_SAVE_WRITE);
@@ -129,7 +138,7 @@ static enum bwi_step there_is_room(struct bwi_save *v) {
 
 static enum bwi_step make_room(struct bwi_save *v) {
     struct bw_error e = BW_ERROR_INIT;
-    if (!v->write.ctx && start_write(v, &e) < 0) return fail(v, &e);
+    if (!v->write.ctx && is_next_for_room(v) && start_write(v, &e) < 0) return fail(v, &e);
     watch_capture(v);
     if (!two_tiers(v)) return there_is_room(v);
     if (pausing(v)) return BWI_STEP_WAIT;

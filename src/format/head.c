@@ -66,7 +66,8 @@ int bwi_head_end(const struct bwi_object_head *h, const struct bwi_reader *r, bo
     return bwi_error_set(err, BW_E_FORMAT, "%s: %zu bytes after its end, expected none", h->what, left);
 }
 
-int bwi_head_room(const struct bwi_object_head *h, const struct bwi_reader *r, uint64_t least_bytes, struct bw_error *err) {
+int bwi_head_room(const struct bwi_object_head *h, const struct bwi_reader *r, uint64_t least_bytes,
+                  struct bw_error *err) {
     const size_t left = bwi_reader_left(r);
     if (least_bytes <= left) return 0;
     return bwi_error_set(err, BW_E_FORMAT, "%s: cut short: its records take at least %" PRIu64 " bytes, %zu are left",

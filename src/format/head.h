@@ -43,7 +43,8 @@ int bwi_head_end(const struct bwi_object_head *h, const struct bwi_reader *r, bo
 /* BW_E_FORMAT if the reader ran over the end. */
 int bwi_head_whole(const struct bwi_object_head *h, const struct bwi_reader *r, struct bw_error *err);
 /* To be asked before memory is allocated for records that take at least so many bytes: are there as many left? */
-int bwi_head_room(const struct bwi_object_head *h, const struct bwi_reader *r, uint64_t least_bytes, struct bw_error *err);
+int bwi_head_room(const struct bwi_object_head *h, const struct bwi_reader *r, uint64_t least_bytes,
+                  struct bw_error *err);
 /* A count against its limit. */
 int bwi_head_limit(const struct bwi_blame *b, uint64_t found, uint64_t max, const char *what);
 /* The end of every encoder: out of memory, or above the format's limit of bytes. `start` is the length that `out` had

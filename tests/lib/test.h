@@ -8,12 +8,12 @@
 #include <stddef.h>
 #include <stdint.h>
 /* cmocka needs the four above first */
-#include <cmocka.h>
 #include <breakwater/error.h>
+#include <cmocka.h>
 #include <stdbool.h>
 
-/* A fresh directory below $BW_TEST_DIR (default: $TMPDIR, else /tmp); removed by test_rmdir unless BW_TEST_KEEP is set. The text is static
- * storage of 8 slots in turn. */
+/* A fresh directory below $BW_TEST_DIR (default: $TMPDIR, else /tmp); removed by test_rmdir unless BW_TEST_KEEP is set.
+ * The text is static storage of 8 slots in turn. */
 const char *test_mkdir(void);
 void test_rmdir(const char *path);
 
@@ -26,6 +26,7 @@ uint64_t test_random(uint64_t *state);
 void test_assert_ok(int rc, const struct bw_error *err, const char *what, const char *file, int line);
 /* status is `want`, and the message contains `part` (NULL: any). */
 #define assert_fails(call, want, err, part) test_assert_fails((call), (want), (err), (part), #call, __FILE__, __LINE__)
-void test_assert_fails(int rc, int want, const struct bw_error *err, const char *part, const char *what, const char *file, int line);
+void test_assert_fails(int rc, int want, const struct bw_error *err, const char *part, const char *what,
+                       const char *file, int line);
 
 #endif
