@@ -18,8 +18,11 @@
 #define POLL_MOST_NS  (5 * BWI_NS_PER_S)
 #define POLL_RANKS    64u
 
+#define TEXT_OF(n)      #n
+#define DOTTED(a, b, c) TEXT_OF(a) "." TEXT_OF(b) "." TEXT_OF(c)
+
 const char *bw_version(void) {
-    return "0.1.0";
+    return DOTTED(BW_VERSION_MAJOR, BW_VERSION_MINOR, BW_VERSION_PATCH);
 }
 
 /* --- options ------------------------------------------------------------------------------------------------- */
