@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # Benchmarks. ./dev bench builds first, then comes here.
 #
-#   ./dev bench save DIR [--mib N] [--rounds N] [--json FILE]    what a save costs, beside memcpy and a plain write and fsync
+#   ./dev bench save DIR [--mib N] [--rounds N] [--json FILE]
+#       what a save costs, beside memcpy and a plain write and fsync
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
 
 usage() {
-    sed -n '3,6s/^# \{0,1\}//p' bench/run.sh >&2
+    sed -n '3,7s/^# \{0,1\}//p' bench/run.sh >&2
     exit 2
 }
 

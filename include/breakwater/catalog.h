@@ -58,8 +58,8 @@ struct bw_catalog_options {
 #define BW_CATALOG_READ_ONLY UINT32_C(1)
 
 /** Defaults for everything that is optional. */
-#define BW_CATALOG_OPTIONS_INIT \
-    {sizeof(struct bw_catalog_options), 0, 0, 0, UINT64_C(268435456), UINT64_C(120000), 0, 0}
+#define BW_CATALOG_OPTIONS_INIT                                                                                        \
+    { sizeof(struct bw_catalog_options), 0, 0, 0, UINT64_C(268435456), UINT64_C(120000), 0, 0 }
 
 /** Opens. BW_E_NOTFOUND: the remote tier does not exist (a catalog never creates one). */
 BW_API int bw_catalog_open(const struct bw_catalog_options *options, struct bw_catalog **ret_catalog,
@@ -108,32 +108,32 @@ BW_API bool bw_list_run(const struct bw_list *list, size_t i, struct bw_run_info
 
 /** What a checkpoint is to its run. */
 enum bw_checkpoint_state {
-    BW_CKPT_LIVE = 1,       /**< committed, and a launch may resume from it */
-    BW_CKPT_SHELVED = 2,    /**< committed, set aside by a rollback or a fresh start */
-    BW_CKPT_PENDING = 3,    /**< not committed yet, and it may still be */
-    BW_CKPT_DEAD = 4,       /**< never to be committed, or retired; a sweep will take it */
-    BW_CKPT_FOREIGN = 5,    /**< of another life of the run; never touched without demand */
-    BW_CKPT_AHEAD = 6,      /**< of an attempt or try beyond the entry that was read */
+    BW_CKPT_LIVE = 1,    /**< committed, and a launch may resume from it */
+    BW_CKPT_SHELVED = 2, /**< committed, set aside by a rollback or a fresh start */
+    BW_CKPT_PENDING = 3, /**< not committed yet, and it may still be */
+    BW_CKPT_DEAD = 4,    /**< never to be committed, or retired; a sweep will take it */
+    BW_CKPT_FOREIGN = 5, /**< of another life of the run; never touched without demand */
+    BW_CKPT_AHEAD = 6,   /**< of an attempt or try beyond the entry that was read */
 };
 
 /** A checkpoint, as bw_catalog_checkpoints lists it. */
 struct bw_checkpoint_row {
-    char id[BW_ID_BYTES];    /**< checkpoint id */
-    uint64_t step;           /**< training step */
-    uint32_t attempt;        /**< attempt that made it */
-    uint32_t tri;            /**< try: one making of the step in that attempt */
-    uint32_t world;          /**< ranks; 0: unknown */
-    uint32_t groups;         /**< groups; 0: unknown */
-    uint32_t state;          /**< enum bw_checkpoint_state */
-    uint32_t level;          /**< enum bw_level: COMMITTED, or what all groups have reached at least */
-    uint32_t groups_remote;  /**< groups that are complete in the remote tier */
-    uint32_t groups_local;   /**< groups that are complete on the local tier that was given */
-    uint32_t pinned;         /**< 1: retention leaves it alone */
-    uint32_t damaged;        /**< groups that a reader has marked as damaged */
-    uint32_t failed;         /**< groups that gave up */
-    uint32_t refs;           /**< other checkpoints whose data it refers to */
-    uint64_t bytes;          /**< raw bytes; 0: unknown */
-    int64_t unix_ms;         /**< when it was committed; 0: not committed */
+    char id[BW_ID_BYTES];   /**< checkpoint id */
+    uint64_t step;          /**< training step */
+    uint32_t attempt;       /**< attempt that made it */
+    uint32_t tri;           /**< try: one making of the step in that attempt */
+    uint32_t world;         /**< ranks; 0: unknown */
+    uint32_t groups;        /**< groups; 0: unknown */
+    uint32_t state;         /**< enum bw_checkpoint_state */
+    uint32_t level;         /**< enum bw_level: COMMITTED, or what all groups have reached at least */
+    uint32_t groups_remote; /**< groups that are complete in the remote tier */
+    uint32_t groups_local;  /**< groups that are complete on the local tier that was given */
+    uint32_t pinned;        /**< 1: retention leaves it alone */
+    uint32_t damaged;       /**< groups that a reader has marked as damaged */
+    uint32_t failed;        /**< groups that gave up */
+    uint32_t refs;          /**< other checkpoints whose data it refers to */
+    uint64_t bytes;         /**< raw bytes; 0: unknown */
+    int64_t unix_ms;        /**< when it was committed; 0: not committed */
 };
 
 /** All checkpoints of a run, by id, whatever their state. */
@@ -144,12 +144,12 @@ BW_API bool bw_list_checkpoint(const struct bw_list *list, size_t i, struct bw_c
 
 /** An object that a checkpoint consists of, and where it lies. */
 struct bw_object_row {
-    char tier[8];      /**< "local" or "remote" */
-    char kind[16];     /**< "pack", "content", "placement", "layout", "summary", "manifest", "index" */
-    uint32_t group;    /**< group that it belongs to; UINT32_MAX: the whole checkpoint */
-    uint32_t present;  /**< 1: found with the right size */
-    uint64_t bytes;    /**< size that it must have */
-    char key[512];     /**< key in its store */
+    char tier[8];     /**< "local" or "remote" */
+    char kind[16];    /**< "pack", "content", "placement", "layout", "summary", "manifest", "index" */
+    uint32_t group;   /**< group that it belongs to; UINT32_MAX: the whole checkpoint */
+    uint32_t present; /**< 1: found with the right size */
+    uint64_t bytes;   /**< size that it must have */
+    char key[512];    /**< key in its store */
 };
 
 /** Where the bytes of a checkpoint lie: every object that its summaries name, on both tiers. */
@@ -172,22 +172,22 @@ BW_API bool bw_list_ref(const struct bw_list *list, size_t i, struct bw_ref_row 
 
 /** An entry of the history. */
 struct bw_history_row {
-    uint32_t era;              /**< era of the lineage */
-    uint32_t attempt;          /**< current attempt after it */
-    uint64_t n;                /**< number of the entry */
-    int64_t unix_ms;           /**< when, by the clock of who wrote it */
-    char event[16];            /**< "register", "commit", "abort", "retire", "pin", "unpin", "repair", "promote" */
-    char mode[16];             /**< of a register: "default", "rollback", "fresh", "takeover", "damage" */
-    char subject[BW_ID_BYTES]; /**< the first checkpoint that it is about, "" if none */
-    uint32_t subjects;         /**< how many it is about */
-    int32_t status;            /**< 0, or BW_E_CORRUPT ... when this entry cannot be read */
-    uint64_t live;             /**< live checkpoints after it */
-    uint64_t shelved;          /**< shelved ones after it */
-    char job[BW_NAME_BYTES];   /**< job of the current attempt */
-    char launch[BW_NAME_BYTES];/**< launch of the current attempt */
-    char label[BW_NAME_BYTES]; /**< label of a register on demand */
-    char host[64];             /**< who wrote it, for people */
-    char note[256];            /**< why */
+    uint32_t era;               /**< era of the lineage */
+    uint32_t attempt;           /**< current attempt after it */
+    uint64_t n;                 /**< number of the entry */
+    int64_t unix_ms;            /**< when, by the clock of who wrote it */
+    char event[16];             /**< "register", "commit", "abort", "retire", "pin", "unpin", "repair", "promote" */
+    char mode[16];              /**< of a register: "default", "rollback", "fresh", "takeover", "damage" */
+    char subject[BW_ID_BYTES];  /**< the first checkpoint that it is about, "" if none */
+    uint32_t subjects;          /**< how many it is about */
+    int32_t status;             /**< 0, or BW_E_CORRUPT ... when this entry cannot be read */
+    uint64_t live;              /**< live checkpoints after it */
+    uint64_t shelved;           /**< shelved ones after it */
+    char job[BW_NAME_BYTES];    /**< job of the current attempt */
+    char launch[BW_NAME_BYTES]; /**< launch of the current attempt */
+    char label[BW_NAME_BYTES];  /**< label of a register on demand */
+    char host[64];              /**< who wrote it, for people */
+    char note[256];             /**< why */
 };
 
 /**
@@ -201,13 +201,13 @@ BW_API bool bw_list_history(const struct bw_list *list, size_t i, struct bw_hist
 
 /** A finding of verify, repair, prune, drain or doctor. */
 struct bw_finding {
-    uint32_t severity; /**< 0: fact, 1: warning, 2: damage or failure */
-    int32_t status;    /**< 0 or negative enum bw_status */
-    char tier[8];      /**< "local", "remote" or "" */
-    char id[BW_ID_BYTES];  /**< checkpoint, or "" */
-    char object[512];  /**< key of the object, or the name of what was examined */
-    char tensor[256];  /**< tensor that is hit, cut if longer; or "" */
-    char message[400]; /**< one line */
+    uint32_t severity;    /**< 0: fact, 1: warning, 2: damage or failure */
+    int32_t status;       /**< 0 or negative enum bw_status */
+    char tier[8];         /**< "local", "remote" or "" */
+    char id[BW_ID_BYTES]; /**< checkpoint, or "" */
+    char object[512];     /**< key of the object, or the name of what was examined */
+    char tensor[256];     /**< tensor that is hit, cut if longer; or "" */
+    char message[400];    /**< one line */
 };
 /** The i-th finding. */
 BW_API bool bw_list_finding(const struct bw_list *list, size_t i, struct bw_finding *ret_finding);
@@ -266,8 +266,9 @@ BW_API int bw_catalog_drain(struct bw_catalog *catalog, const char *run, struct 
                             struct bw_error *err);
 
 /** What bw_catalog_repair may do; 0: tell only. */
-#define BW_REPAIR_COPIES UINT32_C(1)  /**< put right damaged copies from a sound one on the other tier */
-#define BW_REPAIR_HISTORY UINT32_C(2) /**< if the newest entry is damaged: begin a new era from the newest sound one */
+#define BW_REPAIR_COPIES  UINT32_C(1) /**< put right damaged copies from a sound one on the other tier */
+#define BW_REPAIR_HISTORY UINT32_C(2) /**< if the newest entry is damaged: begin a new era from the newest sound one   \
+                                       */
 #define BW_REPAIR_PROMOTE UINT32_C(4) /**< if the store is an archive: let it decide from now on */
 
 /** Repairs a run. The list says what was damaged, what was put right, and what is lost. */

@@ -166,9 +166,13 @@ struct bw_options {
 };
 
 /** Defaults for everything that is optional. */
-#define BW_OPTIONS_INIT                                                                                               \
-    {sizeof(struct bw_options), 0, 0, 0, 0, 0, 0, 0, 0, UINT64_C(268435456), 0, 2, 0, 0, 0, 0, 0, 0, UINT64_C(300000),\
-     UINT64_C(600000), UINT64_C(120000), 0, 0, {0, 0, 0, 0}}
+#define BW_OPTIONS_INIT                                                                                                \
+    {                                                                                                                  \
+        sizeof(struct bw_options), 0, 0, 0, 0, 0, 0, 0, 0, UINT64_C(268435456), 0, 2, 0, 0, 0, 0, 0, 0,                \
+            UINT64_C(300000), UINT64_C(600000), UINT64_C(120000), 0, 0, {                                              \
+            0, 0, 0, 0                                                                                                 \
+        }                                                                                                              \
+    }
 
 /** Bytes of a checkpoint id as text, NUL included. */
 #define BW_ID_BYTES 64
@@ -225,12 +229,12 @@ enum bw_event_type {
 
 /** An event, taken from the queue by bw_checkpointer_poll. */
 struct bw_event {
-    uint32_t type;         /**< enum bw_event_type */
-    int32_t status;        /**< 0 or negative enum bw_status */
-    uint64_t step;         /**< of the save, where there is one */
-    uint32_t level;        /**< enum bw_level that the save has now */
-    uint32_t lost;         /**< events dropped before this one, because nobody polled (the queue holds 256) */
-    char message[256];     /**< one line, "" where there is nothing to say */
+    uint32_t type;     /**< enum bw_event_type */
+    int32_t status;    /**< 0 or negative enum bw_status */
+    uint64_t step;     /**< of the save, where there is one */
+    uint32_t level;    /**< enum bw_level that the save has now */
+    uint32_t lost;     /**< events dropped before this one, because nobody polled (the queue holds 256) */
+    char message[256]; /**< one line, "" where there is nothing to say */
 };
 
 /** An eventfd that is readable while events wait: for poll, epoll or asyncio. Belongs to the handle. */

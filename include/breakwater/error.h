@@ -65,7 +65,12 @@ struct bw_error {
 };
 
 /** An error object in which nothing has failed. */
-#define BW_ERROR_INIT {0, 0, 0, 0, {0}}
+#define BW_ERROR_INIT                                                                                                  \
+    {                                                                                                                  \
+        0, 0, 0, 0, {                                                                                                  \
+            0                                                                                                          \
+        }                                                                                                              \
+    }
 
 /** Sets *err back to "nothing failed". NULL is allowed. */
 BW_API void bw_error_clear(struct bw_error *err);

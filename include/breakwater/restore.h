@@ -66,8 +66,8 @@ struct bw_reader_options {
 };
 
 /** Defaults for everything that is optional: the newest live checkpoint. */
-#define BW_READER_OPTIONS_INIT                                                                                       \
-    {sizeof(struct bw_reader_options), 0, 0, 0, 0, 0, UINT64_MAX, UINT64_C(268435456), UINT64_C(120000), 0, 0}
+#define BW_READER_OPTIONS_INIT                                                                                         \
+    { sizeof(struct bw_reader_options), 0, 0, 0, 0, 0, UINT64_MAX, UINT64_C(268435456), UINT64_C(120000), 0, 0 }
 
 /**
  * Opens a checkpoint of any run read-only. BW_E_NOTFOUND: no such run, nothing committed,
@@ -165,7 +165,8 @@ struct bw_slice {
 };
 
 /** A zeroed slice with its struct_size. */
-#define BW_SLICE_INIT {sizeof(struct bw_slice), 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define BW_SLICE_INIT                                                                                                  \
+    { sizeof(struct bw_slice), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /**
  * Reads boxes of tensors into memory; many at once are read in the order in which they lie.
@@ -176,10 +177,10 @@ BW_API int bw_restore_read(struct bw_restore *restore, const struct bw_slice *sl
 
 /** A blob of the checkpoint. `name` is valid until close. */
 struct bw_blob_info {
-    const char *name; /**< NUL-terminated UTF-8 */
-    uint32_t rank;    /**< rank that saved it */
-    uint32_t reserved;/**< 0 */
-    uint64_t bytes;   /**< its length */
+    const char *name;  /**< NUL-terminated UTF-8 */
+    uint32_t rank;     /**< rank that saved it */
+    uint32_t reserved; /**< 0 */
+    uint64_t bytes;    /**< its length */
 };
 
 /**

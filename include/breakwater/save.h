@@ -91,7 +91,8 @@ struct bw_tensor {
 };
 
 /** A zeroed tensor with its struct_size. */
-#define BW_TENSOR_INIT {sizeof(struct bw_tensor), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define BW_TENSOR_INIT                                                                                                 \
+    { sizeof(struct bw_tensor), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /**
  * Begins a save of `step` (at most BW_STEP_MAX). When too many saves are in flight,
@@ -154,22 +155,22 @@ BW_API int bw_save_error(struct bw_save *save, struct bw_error *err);
 
 /** Times and sizes of one save on this rank. Times are 0 until the point was reached. */
 struct bw_save_stats {
-    uint64_t step;              /**< the training step */
-    char id[BW_ID_BYTES];       /**< checkpoint id, "" before start */
-    uint64_t raw_bytes;         /**< bytes that this rank writes: what other replicas write is not counted */
-    uint64_t described_bytes;   /**< bytes of all that this rank described */
-    uint64_t tensors;           /**< tensors described */
-    uint64_t objects_local;     /**< objects created on the local tier */
-    uint64_t objects_remote;    /**< objects created in the authority by this rank */
-    uint64_t capture_ns;        /**< start to CAPTURED: how long the tensors were to be left alone */
-    uint64_t local_ns;          /**< start to LOCAL */
-    uint64_t remote_ns;         /**< start to REMOTE */
-    uint64_t committed_ns;      /**< start to COMMITTED, as seen by this rank */
-    uint64_t arena_wait_ns;     /**< time during which capturing waited for buffers */
-    char capture_mode[16];      /**< mode that really ran: "copy" */
-    char write_path[32];        /**< path that the bytes really took: "threads, buffered" */
-    uint32_t tiers;             /**< bit 0: the local tier holds it, bit 1: the authority does */
-    uint32_t reserved;          /**< 0 */
+    uint64_t step;            /**< the training step */
+    char id[BW_ID_BYTES];     /**< checkpoint id, "" before start */
+    uint64_t raw_bytes;       /**< bytes that this rank writes: what other replicas write is not counted */
+    uint64_t described_bytes; /**< bytes of all that this rank described */
+    uint64_t tensors;         /**< tensors described */
+    uint64_t objects_local;   /**< objects created on the local tier */
+    uint64_t objects_remote;  /**< objects created in the authority by this rank */
+    uint64_t capture_ns;      /**< start to CAPTURED: how long the tensors were to be left alone */
+    uint64_t local_ns;        /**< start to LOCAL */
+    uint64_t remote_ns;       /**< start to REMOTE */
+    uint64_t committed_ns;    /**< start to COMMITTED, as seen by this rank */
+    uint64_t arena_wait_ns;   /**< time during which capturing waited for buffers */
+    char capture_mode[16];    /**< mode that really ran: "copy" */
+    char write_path[32];      /**< path that the bytes really took: "threads, buffered" */
+    uint32_t tiers;           /**< bit 0: the local tier holds it, bit 1: the authority does */
+    uint32_t reserved;        /**< 0 */
 };
 
 /** Fills times and sizes as known so far. Never blocks. */

@@ -50,23 +50,23 @@ extern "C" {
  * the others are stored as bytes, and the layout holds their type.
  */
 enum bw_dtype {
-    BW_BOOL = 1,     /**< one byte, 0 or 1 */
-    BW_U8 = 2,       /**< unsigned 8-bit integer */
-    BW_I8 = 3,       /**< signed 8-bit integer */
-    BW_F8_E5M2 = 4,  /**< 8-bit float, 5 bits of exponent */
-    BW_F8_E4M3 = 5,  /**< 8-bit float, 4 bits of exponent, no infinities (PyTorch: float8_e4m3fn) */
-    BW_I16 = 6,      /**< signed 16-bit integer */
-    BW_U16 = 7,      /**< unsigned 16-bit integer */
-    BW_F16 = 8,      /**< IEEE 754 binary16 */
-    BW_BF16 = 9,     /**< bfloat16 */
-    BW_I32 = 10,     /**< signed 32-bit integer */
-    BW_U32 = 11,     /**< unsigned 32-bit integer */
-    BW_F32 = 12,     /**< IEEE 754 binary32 */
-    BW_F64 = 13,     /**< IEEE 754 binary64 */
-    BW_I64 = 14,     /**< signed 64-bit integer */
-    BW_U64 = 15,     /**< unsigned 64-bit integer */
-    BW_C64 = 16,     /**< complex of two binary32 */
-    BW_C128 = 17,    /**< complex of two binary64 */
+    BW_BOOL = 1,         /**< one byte, 0 or 1 */
+    BW_U8 = 2,           /**< unsigned 8-bit integer */
+    BW_I8 = 3,           /**< signed 8-bit integer */
+    BW_F8_E5M2 = 4,      /**< 8-bit float, 5 bits of exponent */
+    BW_F8_E4M3 = 5,      /**< 8-bit float, 4 bits of exponent, no infinities (PyTorch: float8_e4m3fn) */
+    BW_I16 = 6,          /**< signed 16-bit integer */
+    BW_U16 = 7,          /**< unsigned 16-bit integer */
+    BW_F16 = 8,          /**< IEEE 754 binary16 */
+    BW_BF16 = 9,         /**< bfloat16 */
+    BW_I32 = 10,         /**< signed 32-bit integer */
+    BW_U32 = 11,         /**< unsigned 32-bit integer */
+    BW_F32 = 12,         /**< IEEE 754 binary32 */
+    BW_F64 = 13,         /**< IEEE 754 binary64 */
+    BW_I64 = 14,         /**< signed 64-bit integer */
+    BW_U64 = 15,         /**< unsigned 64-bit integer */
+    BW_C64 = 16,         /**< complex of two binary32 */
+    BW_C128 = 17,        /**< complex of two binary64 */
     BW_F8_E4M3FNUZ = 18, /**< 8-bit float, PyTorch: float8_e4m3fnuz */
     BW_F8_E5M2FNUZ = 19, /**< 8-bit float, PyTorch: float8_e5m2fnuz */
     BW_F8_E8M0 = 20,     /**< 8-bit scale, PyTorch: float8_e8m0fnu */

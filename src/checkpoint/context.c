@@ -9,8 +9,9 @@
 #include <string.h>
 
 #define POLL_MIN_NS (20 * BWI_NS_PER_MS) /* a group that is nearly done is seen soon */
-#define POLL_MAX_NS (5 * BWI_NS_PER_S)   /* ten thousand groups ask a store no more than a few thousand times a second \
-                                          */
+#define POLL_MAX_NS                                                                                                    \
+    (5 * BWI_NS_PER_S) /* ten thousand groups ask a store no more than a few thousand times a second                   \
+                        */
 #define RESEND_MAX 3u
 #define GRACE_MS   UINT64_C(3600000) /* an hour: longer than any reader takes from the head to its last object */
 

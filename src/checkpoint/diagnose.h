@@ -41,9 +41,9 @@ struct bwi_diagnose_try {
 struct bwi_diagnose_race {
     unsigned racers, rounds;
     const struct bwi_diagnose_try *tries; /* rounds * racers */
-    const unsigned *holder;             /* per round: whose bytes the object has afterwards; `racers`: nobody's */
-    uint64_t took_ns;                   /* all rounds */
-    const struct bw_error *error;       /* first one of an operation; status 0: none */
+    const unsigned *holder;               /* per round: whose bytes the object has afterwards; `racers`: nobody's */
+    uint64_t took_ns;                     /* all rounds */
+    const struct bw_error *error;         /* first one of an operation; status 0: none */
 };
 /* One finding, "create once": it holds; it does not, and how; or the tier could not be written. */
 void bwi_diagnose_race(const struct bwi_diagnose_race *r, enum bwi_tier tier, struct bwi_findings *f);

@@ -48,12 +48,12 @@ struct bwi_mend_group {
     int state;
     struct bwi_meta_read read[BWI_TIERS];
     struct bwi_group_meta meta[BWI_TIERS];
-    size_t at;                /* object */
-    bool taking;              /* the other tier's metadata with all packs takes the place of this tier's */
+    size_t at;   /* object */
+    bool taking; /* the other tier's metadata with all packs takes the place of this tier's */
     uint32_t pack;
     bool over;
     struct bwi_pack_copy copy;
-    int part;                 /* of the metadata */
+    int part; /* of the metadata */
     struct bwi_buf summary;
     struct bwi_call call;
 };
@@ -74,8 +74,8 @@ struct bwi_mend_build {
     /* inside */
     int state;
     uint32_t group;
-    int order;               /* of the tier that is asked */
-    struct bw_error first;   /* what the tier before had to say */
+    int order;             /* of the tier that is asked */
+    struct bw_error first; /* what the tier before had to say */
     struct bwi_meta_read read;
     struct bwi_group_meta meta;
     struct bwi_call call;

@@ -23,9 +23,9 @@
 #define WRITES_MAX             16
 #define WRITES_WHILE_CAPTURING 2
 
-/* The part of the arena that is filled at most while the packs are held back. What is captured then stays in memory until
- * there is room, which others make by draining: so few buffers leave a piece between them that is large enough for any
- * of the others' windows. */
+/* The part of the arena that is filled at most while the packs are held back. What is captured then stays in memory
+ * until there is room, which others make by draining: so few buffers leave a piece between them that is large enough
+ * for any of the others' windows. */
 #define HELD_SHARE 8u
 
 enum slot_state {

@@ -79,6 +79,7 @@ static enum bwi_step put_summary(struct bwi_publish *p) {
     if (p->task.cancel) return cancelled(p);
     if (bwi_summary_encode(p->summary, &p->bytes, &p->task.error) < 0) return go(p, PUBLISH_END);
     const struct bwi_key key = bwi_key_summary(p->ctx->run, &p->summary->id, p->summary->group);
+    p->summary_sent = true;
     bwi_call_create(&p->calls[SUMMARY], &p->task, p->store, key.s, bwi_buf_span(&p->bytes));
     return wait_in(p, PUBLISH_SUMMARY_PUT);
 }
@@ -150,7 +151,7 @@ void bwi_publish_start(struct bwi_publish *p, struct bwi_loop *loop, struct bwi_
     p->task.name = "publish";
     p->state = PUBLISH_PARTS;
     p->objects = 0;
-    p->was_complete = false;
+    p->was_complete = p->summary_sent = false;
     memset(p->calls, 0, sizeof p->calls);
     p->bytes = (struct bwi_buf){0};
     bwi_task_start(loop, &p->task, parent);

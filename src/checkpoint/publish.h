@@ -18,6 +18,7 @@ struct bwi_publish {
     /* out */
     uint64_t objects;  /* created */
     bool was_complete; /* another writer's summary was first, with the same layout and content: that one counts */
+    bool summary_sent; /* however the task ends: the summary may be there from now on */
     /* inside */
     int state;
     struct bwi_call calls[3];

@@ -56,15 +56,14 @@ struct bwi_restore_call {
 void bwi_restore_call_start(struct bwi_restore_call *c, struct bwi_loop *loop, struct bwi_task *parent);
 
 /* After the call that fetches it; BW_E_STATE before. */
-int bwi_restore_get_info(struct bwi_restore *r, struct bw_checkpoint_info *ret,
-                         struct bw_error *err); /* MANIFEST */
+int bwi_restore_get_info(struct bwi_restore *r, struct bw_checkpoint_info *ret, struct bw_error *err); /* MANIFEST */
 int bwi_restore_get_tensor(struct bwi_restore *r, const char *name, struct bw_tensor_info *ret,
                            struct bw_error *err); /* TENSOR */
 int bwi_restore_get_tensor_at(struct bwi_restore *r, uint64_t i, struct bw_tensor_info *ret,
                               struct bw_error *err); /* ALL_TENSORS */
 int bwi_restore_get_box(struct bwi_restore *r, const char *name, uint32_t i, struct bw_box_info *ret,
                         struct bw_error *err);
-int bwi_restore_get_blob_count(struct bwi_restore *r, uint64_t *ret, struct bw_error *err); /* BLOBS */
+int bwi_restore_get_blob_count(struct bwi_restore *r, uint64_t *ret, struct bw_error *err);                  /* BLOBS */
 int bwi_restore_get_blob(struct bwi_restore *r, uint64_t i, struct bw_blob_info *ret, struct bw_error *err); /* BLOBS */
 int bwi_restore_get_metadata(struct bwi_restore *r, uint32_t rank, const char **ret, struct bw_error *err);  /* RANK */
 /* Strict comparison; needs ALL_TENSORS. */

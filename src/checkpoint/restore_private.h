@@ -167,7 +167,7 @@ struct bwi_restore_work {
     uint64_t retry_ns;                         /* BWI_NEVER, or when a stage wants to be called again */
     bool lost_set;                             /* a group has data that is sound nowhere */
     uint32_t lost_group;
-    bool missing;            /* manifest or index: the remote tier should have it, and has not */
+    bool missing; /* manifest or index: the remote tier should have it, and has not */
     struct bwi_call call;
     /* blocks of the index */
     uint32_t *need;

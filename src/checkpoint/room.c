@@ -255,7 +255,9 @@ static enum bwi_step decide(struct bwi_room *r) {
     if (w->space.op.error.status < 0) return fail(r, &w->space.op.error);
     const uint64_t need = w->only_garbage ? 0 : r->need_bytes;
     const uint64_t quota = w->only_garbage ? 0 : r->quota_bytes;
-    r->fits = bwi_policy_evict(w->copies, w->count, w->busy, w->busy_count, need, quota, w->space.op.free_bytes);
+    const uint64_t beside = w->only_garbage ? 0 : r->beside_bytes;
+    const uint64_t room = w->space.op.free_bytes > beside ? w->space.op.free_bytes - beside : 0;
+    r->fits = bwi_policy_evict(w->copies, w->count, w->busy, w->busy_count, need, quota, room);
     bool any = false;
     for (size_t i = 0; i < w->count; i++) any = any || w->copies[i].evict;
     w->at = 0;

@@ -40,6 +40,7 @@ struct bwi_room {
     const struct bwi_id *busy;    /* borrowed */
     size_t busy_count;
     uint64_t need_bytes, quota_bytes;
+    uint64_t beside_bytes; /* what the file system takes beside them: metadata, directories, what blocks leave empty */
     /* out */
     bool fits; /* false: it does not, even after evicting all that may go (the task itself has not failed) */
     uint64_t evicted_bytes;

@@ -104,6 +104,12 @@ static void watch_capture(struct bwi_save *v) {
     bwi_session_level(v, BW_CAPTURED);
 }
 
+/* Layout, content and placement with room to spare, and a block for each object and directory: without them a disk that
+ * the packs fit exactly would refuse the last object of every save, while there is still something to evict. */
+static uint64_t beside_packs(const struct bwi_plan *p) {
+    return p->layout_bytes.len + p->content.extent_count * 64 + p->pack_count * UINT64_C(4096) + (UINT64_C(64) << 10);
+}
+
 static void start_room(struct bwi_save *v) {
     struct bwi_session *s = v->session;
     v->room = (struct bwi_room){.ctx = ctx_of(v),
@@ -113,6 +119,7 @@ static void start_room(struct bwi_save *v) {
                                 .busy = v->busy,
                                 .busy_count = bwi_session_busy(s, v->busy, BWI_SAVES_MAX),
                                 .need_bytes = v->plan.stored_bytes + promised(v),
+                                .beside_bytes = beside_packs(&v->plan),
                                 .quota_bytes = s->cfg.local_quota_bytes};
     bwi_room_start(&v->room, ctx_of(v)->loop, &v->task);
 }
@@ -338,9 +345,18 @@ static enum bwi_step stop(struct bwi_save *v) {
     return go(v, BWI_SAVE_CLEAN);
 }
 
+/* A summary that was sent may be there, also when the save was stopped before its answer came, or when that was no
+ * clear refusal: then others may commit what it names before they hear of the failure. */
+static bool may_have_summary(const struct bwi_save *v) {
+    const struct bwi_publish *p = &v->publish;
+    const int status = p->task.error.status;
+    const bool refused = status == BW_E_NOSPACE || status == BW_E_ACCESS || status == BW_E_NOMEM;
+    return v->complete || (p->ctx && ((p->summary_sent && !refused) || status == BW_E_EXISTS));
+}
+
 /* A group without a summary is nothing to anybody: its bytes are given back at once. */
 static enum bwi_step clean(struct bwi_save *v) {
-    bool nothing = v->complete || !v->write.ctx;
+    bool nothing = may_have_summary(v) || !v->write.ctx;
     if (!nothing && !v->cleaned) {
         struct bwi_key dir = bwi_key_data_of(ctx_of(v)->run, v->session->fan_out, &v->id, v->session->group);
         v->cleaned = true;

@@ -7,13 +7,13 @@
 
 #include "cli/out.h"
 
-#define CLI_INDEX_NAME "model.safetensors.index.json"
+#define CLI_INDEX_NAME  "model.safetensors.index.json"
 #define CLI_SINGLE_NAME "model.safetensors"
 
 struct cli_folder {
     const char *path;
-    int fd;    /* of DIR, locked */
-    int stage; /* of the staging folder */
+    int fd;       /* of DIR, locked */
+    int stage;    /* of the staging folder */
     char **files; /* final names, relative to DIR; file i is staged as "<i>" */
     size_t file_count, file_cap;
     char **earlier; /* files of an earlier export */

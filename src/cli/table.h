@@ -56,10 +56,10 @@ enum cli_kind {
 };
 
 struct cli_option {
-    const char *name;    /* without the dashes */
-    const char *value;   /* name of its value in texts; NULL for a flag */
+    const char *name;  /* without the dashes */
+    const char *value; /* name of its value in texts; NULL for a flag */
     enum cli_kind kind;
-    bool many;           /* may be given several times */
+    bool many; /* may be given several times */
 };
 
 /* An option as one verb has it. */

@@ -16,7 +16,7 @@ struct cli_tiers {
 };
 
 #define CLI_MEMORY_DEFAULT (UINT64_C(256) << 20)
-#define CLI_MEMORY_MIN (UINT64_C(64) << 20)
+#define CLI_MEMORY_MIN     (UINT64_C(64) << 20)
 
 /* From the options, else from the environment. No remote tier is wrong usage. */
 int cli_tiers(const struct cli_args *args, struct cli_tiers *ret, struct bw_error *err);
@@ -43,9 +43,9 @@ bool cli_tensor_chosen(const struct cli_args *args, const char *name);
 
 /* A call that may take long. On a terminal it runs on a second thread while a bar is drawn on standard error. */
 struct cli_call {
-    const char *what;                                        /* "verify" */
-    int (*run)(void *ctx, struct bw_error *err);             /* blocks */
-    void (*progress)(void *ctx, struct bw_progress *ret);    /* from another thread than `run` */
+    const char *what;                                     /* "verify" */
+    int (*run)(void *ctx, struct bw_error *err);          /* blocks */
+    void (*progress)(void *ctx, struct bw_progress *ret); /* from another thread than `run` */
     void *ctx;
 };
 int cli_call_long(const struct cli_call *call, struct bw_error *err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The bucket of a memory store: objects in a sorted array, uploads in the making, locks. */
-#include "base/vec.h"
 #include "store/memory_bucket.h"
+#include "base/vec.h"
 #include <assert.h>
 #include <string.h>
 

@@ -11,7 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static inline uint64_t below(uint64_t *rng, uint64_t n) { return test_random(rng) % n; }
+static inline uint64_t below(uint64_t *rng, uint64_t n) {
+    return test_random(rng) % n;
+}
 
 static inline uint64_t elements(unsigned dims, const uint64_t *extent) {
     uint64_t n = 1;

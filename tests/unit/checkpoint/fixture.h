@@ -55,7 +55,7 @@ struct fixture {
     size_t tensor_count;
     struct fixture_blob blobs[4];
     size_t blob_count;
-    uint64_t salt;         /* another one gives other values to the same elements */
+    uint64_t salt;        /* another one gives other values to the same elements */
     const char *metadata; /* of every rank, canonical; NULL: none */
     /* after fixture_save */
     struct bwi_sha manifest;

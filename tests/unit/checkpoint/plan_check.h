@@ -194,7 +194,7 @@ static inline void check_formats(const struct bwi_plan *p) {
         refs[i] = (struct bwi_pack_ref){bwi_span_str(keys[i].s), p->packs[i].file_bytes, p->packs[i].header.len,
                                         bwi_xxh_of(bwi_buf_span(&p->packs[i].header))};
     }
-    const struct bwi_placement placement = {bwi_sha_of(bwi_buf_span(&bytes)), 99, (uint32_t)p->pack_count, refs,
+    const struct bwi_placement placement = {bwi_sha_of(bwi_buf_span(&bytes)), 99,       (uint32_t)p->pack_count, refs,
                                             p->content.extent_count,          p->places};
     assert_ok(bwi_placement_check(&placement, &c, "run", &id, NULL, 0, &err), &err);
     free(refs);

@@ -59,8 +59,7 @@ static inline int reader_read(struct reader *x, const struct bw_slice *slices, s
 }
 
 static inline int reader_blob(struct reader *x, uint32_t rank, const char *name, void *buf, size_t bytes) {
-    struct bwi_restore_call c = {
-        .what = BWI_RESTORE_BLOB, .rank = rank, .name = name, .buf = buf, .buf_bytes = bytes};
+    struct bwi_restore_call c = {.what = BWI_RESTORE_BLOB, .rank = rank, .name = name, .buf = buf, .buf_bytes = bytes};
     return reader_call(x, &c);
 }
 

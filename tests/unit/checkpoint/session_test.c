@@ -341,6 +341,54 @@ static void a_frozen_attempt_that_wakes_up_cannot_commit(void **unused) {
     cluster_fini(&c);
 }
 
+static bool summary_is_on_its_way(struct cluster *c, void *user) {
+    (void)c;
+    return ((struct bwi_save *)user)->publish.summary_sent;
+}
+
+/* From the moment at which a summary may be there others may commit what it names, until they hear of the failure. */
+static void a_save_that_is_given_up_while_its_summary_is_sent_keeps_its_bytes(void **unused) {
+    (void)unused;
+    struct cluster c;
+    struct bwi_save *v[2];
+    struct bwi_span found;
+    cluster_init(&c, 40);
+    bwi_bucket_model(c.remote)->latency_ns = 10 * BWI_NS_PER_MS;
+    open_all(&c, 0, &(struct launch){.launch = "a", .world = 2, .single_tier = true});
+    commit_all(&c, 0, 2, 10);
+    save_all(&c, 0, 2, 20, v);
+    assert_true(cluster_run(&c, summary_is_on_its_way, v[1], 600000));
+    assert_false(v[1]->complete);
+    bwi_session_cancel(v[1]);
+    for (unsigned r = 0; r < 2; r++) assert_true(cluster_run(&c, ended, v[r], 600000));
+    const struct bwi_key summary = bwi_key_summary("run", &v[1]->id, 1);
+    const struct bwi_key content = bwi_key_content("run", false, &v[1]->id, 1);
+    assert_true(bwi_bucket_get(c.remote, summary.s, &found));
+    assert_true(bwi_bucket_get(c.remote, content.s, &found));
+    for (unsigned r = 0; r < 2; r++) bwi_session_release(v[r]);
+    cluster_fini(&c);
+}
+
+/* The same where the answer to the summary is that nobody knows. */
+static void a_summary_without_an_answer_keeps_the_bytes_that_it_names(void **unused) {
+    (void)unused;
+    struct cluster c;
+    struct bwi_save *v[1];
+    struct bwi_span found;
+    cluster_init(&c, 41);
+    open_all(&c, 0, &(struct launch){.launch = "a", .world = 1});
+    for (int i = 0; i < 4; i++) bwi_bucket_fail_next(c.local[0], BWI_STORE_CREATE, "/groups/", BW_E_UNKNOWN, true);
+    save_all(&c, 0, 1, 20, v);
+    assert_true(cluster_run(&c, ended, v[0], 600000));
+    assert_int_equal(v[0]->error.status, BW_E_UNKNOWN);
+    const struct bwi_key summary = bwi_key_summary("run", &v[0]->id, 0);
+    const struct bwi_key content = bwi_key_content("run", false, &v[0]->id, 0);
+    assert_true(bwi_bucket_get(c.local[0], summary.s, &found));
+    assert_true(bwi_bucket_get(c.local[0], content.s, &found));
+    bwi_session_release(v[0]);
+    cluster_fini(&c);
+}
+
 static void another_job_supersedes_for_good(void **unused) {
     (void)unused;
     struct cluster c;
@@ -589,6 +637,8 @@ int main(void) {
         cmocka_unit_test(what_was_resumed_uncommitted_is_committed_by_the_next_launch),
         cmocka_unit_test(a_node_that_lost_its_disk_sends_all_back_to_the_committed_one),
         cmocka_unit_test(a_frozen_attempt_that_wakes_up_cannot_commit),
+        cmocka_unit_test(a_save_that_is_given_up_while_its_summary_is_sent_keeps_its_bytes),
+        cmocka_unit_test(a_summary_without_an_answer_keeps_the_bytes_that_it_names),
         cmocka_unit_test(another_job_supersedes_for_good),
         cmocka_unit_test(a_rank_that_is_restarted_alone_is_refused),
         cmocka_unit_test(a_launch_whose_ranks_do_not_all_arrive_names_them),
