@@ -87,7 +87,7 @@ int bw_restore_open(struct bw_checkpointer *ck, struct bw_restore **ret_restore,
         return bwi_error_set(err, BW_E_NOTFOUND, "this launch started from nothing: there is no checkpoint to restore");
     struct bw_restore *r = NULL;
     int rc = wrap(&r, err);
-    if (rc < 0) return rc;
+    if (rc < 0 || !r) return rc;
     const struct bwi_resume *m = &ck->target;
     struct new_inner n = {.r = r,
                           .target = {.id = m->id,

@@ -47,19 +47,28 @@ static int wait_turn(struct bw_checkpointer *ck, uint64_t step, uint64_t deadlin
     } while (!free_place && bwi_engine_wait(ck, deadline));
     bwi_engine_unlock(ck);
     if (free_place) return 0;
-    return bwi_error_set(err, BW_E_BUSY, "save step %llu: %u saves were in flight until the deadline",
+    return bwi_error_set(err, BW_E_BUSY,
+                         "save step %llu: as many saves as allowed (%u) were in flight until the deadline",
                          (unsigned long long)step, ck->options.saves_in_flight_max);
 }
 
-static int busy_by_policy(struct bw_checkpointer *ck, struct begin *b, struct bw_error *err) {
-    if (ck->options.on_busy == BW_BUSY_FAIL)
-        return bwi_error_set(err, BW_E_BUSY, "save step %llu: %u saves are in flight", (unsigned long long)b->step,
-                             ck->options.saves_in_flight_max);
+/* Whatever the policy: the step will not come from this rank, and the others must not wait for it. */
+static int give_up_step(struct bw_checkpointer *ck, struct begin *b, const struct bw_error *busy,
+                        struct bw_error *err) {
     b->force = true;
     bwi_engine_run(ck, try_begin, b);
-    if (b->error.status < 0) return bwi_error_copy(err, &b->error);
-    return bwi_error_set(err, BW_E_SKIPPED, "save step %llu: skipped, %u saves are in flight",
-                         (unsigned long long)b->step, ck->options.saves_in_flight_max);
+    const struct bw_error *e = b->error.status < 0 ? &b->error : busy;
+    bwi_error_copy(err, e);
+    return e->status;
+}
+
+static int busy_by_policy(struct bw_checkpointer *ck, struct begin *b, struct bw_error *err) {
+    struct bw_error busy = BW_ERROR_INIT;
+    const bool skip = ck->options.on_busy == BW_BUSY_SKIP;
+    bwi_error_set(&busy, skip ? BW_E_SKIPPED : BW_E_BUSY,
+                  "save step %llu: %sas many saves as allowed (%u) are in flight", (unsigned long long)b->step,
+                  skip ? "skipped, " : "", ck->options.saves_in_flight_max);
+    return give_up_step(ck, b, &busy, err);
 }
 
 static int begin_when_free(struct bw_checkpointer *ck, struct begin *b, struct bw_error *err) {
@@ -72,8 +81,8 @@ static int begin_when_free(struct bw_checkpointer *ck, struct begin *b, struct b
         }
         if (!b->busy) return 0;
         if (ck->options.on_busy != BW_BUSY_WAIT) return busy_by_policy(ck, b, err);
-        int rc = wait_turn(ck, b->step, deadline, err);
-        if (rc < 0) return rc;
+        struct bw_error late = BW_ERROR_INIT;
+        if (wait_turn(ck, b->step, deadline, &late) < 0) return give_up_step(ck, b, &late, err);
     }
 }
 

@@ -36,6 +36,7 @@ struct bwi_resolve_work {
     const struct bwi_kept *kept;
     struct bwi_id at; /* committed ones are tried from here down */
     bool damage_seen;
+    bool label_used; /* the wish was granted before: the default applies */
     char damage[160];
     struct bwi_candidate facts;
     struct bwi_verify verify;
@@ -79,6 +80,11 @@ static enum bwi_step nomem(struct bwi_resolve *r, size_t bytes) {
 }
 
 static enum bwi_step done(struct bwi_resolve *r) {
+    if (r->w->label_used) {
+        char note[sizeof r->note];
+        bwi_format(note, sizeof note, "label \"%.60s\" was used before; %.160s", r->reg->label, r->note);
+        bwi_format(r->note, sizeof r->note, "%s", note);
+    }
     r->reg->note = r->note;
     return end(r);
 }
@@ -400,7 +406,9 @@ static enum bwi_step verified(struct bwi_resolve *r) {
 
 static enum bwi_step begin(struct bwi_resolve *r) {
     const struct bwi_entry *e = entry_of(r);
+    enum bwi_register_mode wish = r->reg->mode;
     r->reg->mode = bwi_policy_mode(e, r->reg);
+    r->w->label_used = wish != r->reg->mode && wish != BWI_REGISTER_TAKEOVER;
     r->reg->newer = NULL;
     if (r->reg->mode == BWI_REGISTER_FRESH) {
         bwi_format(r->note, sizeof r->note, "from nothing on demand");

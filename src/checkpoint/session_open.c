@@ -18,6 +18,9 @@ enum open_state {
     OPEN_HOLDS, /* what this node's local tier holds */
     OPEN_LOOK,  /* the first read of the history: who is current before this launch */
     OPEN_LOOKED,
+    OPEN_MARKED,  /* damaged marks of the newest checkpoint were listed */
+    OPEN_CHECKED, /* what is marked and held here was verified here */
+    OPEN_PUT,
     OPEN_INVENTORY, /* created */
     OPEN_GATHER,    /* rank 0: list the launch until every group is there */
     OPEN_GATHERED,
@@ -54,6 +57,11 @@ struct bwi_open {
     struct bwi_sha resolved_on;
     bool seen_set;
     uint32_t seen_number, seen_nonce;
+    struct bwi_id newest; /* live at the first look */
+    struct bwi_sha newest_manifest;
+    struct bwi_verify verify;
+    struct bwi_findings findings;
+    uint32_t *marked;
     bool again; /* the head moved between resolve and register */
 };
 
@@ -145,7 +153,7 @@ static int fill_inventory(struct bwi_open *o, struct bw_error *err) {
     return rc;
 }
 
-static enum bwi_step put_inventory(struct bwi_open *o) {
+static enum bwi_step looked(struct bwi_open *o) {
     struct bw_error e = BW_ERROR_INIT;
     if (o->read.task.running) return BWI_STEP_WAIT;
     if (o->read.task.error.status < 0) return fail(o, &o->read.task.error);
@@ -161,7 +169,77 @@ static enum bwi_step put_inventory(struct bwi_open *o) {
     o->seen_number = o->seen_set ? head->attempt.number : 0;
     o->seen_nonce = o->seen_set ? head->attempt.nonce : 0;
     fill_register(o);
-    if (bwi_policy_may_register(head, &o->reg, &e) < 0 || fill_inventory(o, &e) < 0) return fail(o, &e);
+    if (bwi_policy_may_register(head, &o->reg, &e) < 0) return fail(o, &e);
+    const struct bwi_kept *newest = bwi_policy_newest(head);
+    o->state = OPEN_PUT;
+    if (!newest || o->holds.count == 0) return BWI_STEP_AGAIN;
+    o->newest = newest->id;
+    o->newest_manifest = newest->manifest;
+    struct bwi_key damaged = bwi_key_damaged_dir(o->s->ctx->run, &o->newest);
+    o->state = OPEN_MARKED;
+    bwi_call_list(&o->call, &o->task, authority(o), damaged.s, NULL);
+    return BWI_STEP_WAIT;
+}
+
+/* Which held group a damaged mark is about; SIZE_MAX: none of this node's. */
+static size_t hold_of_mark(const struct bwi_open *o, const char *name) {
+    uint64_t group;
+    if (strlen(name) != 6 || !bwi_dec_padded_u64(name, 6, &group)) return SIZE_MAX;
+    for (size_t i = 0; i < o->holds.count; i++)
+        if (o->holds.list[i].group == group && bwi_id_eq(&o->holds.list[i].id, &o->newest)) return i;
+    return SIZE_MAX;
+}
+
+/* A reader has found groups of the newest checkpoint damaged. Before this node claims that it holds them, it looks. */
+static enum bwi_step check_marked(struct bwi_open *o) {
+    const struct bwi_store_names *names = &o->call.op.names;
+    if (o->call.op.error.status < 0) return fail(o, &o->call.op.error);
+    o->state = OPEN_PUT;
+    bwi_free(o->marked);
+    o->marked = bwi_calloc(names->len + 1, sizeof *o->marked);
+    if (!o->marked) {
+        bwi_error_nomem(&o->task.error, names->len * sizeof *o->marked, "marks");
+        return end(o);
+    }
+    size_t count = 0;
+    for (size_t i = 0; i < names->len; i++) {
+        size_t at = hold_of_mark(o, names->name[i]);
+        if (at != SIZE_MAX) o->marked[count++] = o->holds.list[at].group;
+    }
+    if (count == 0) return BWI_STEP_AGAIN;
+    o->verify = (struct bwi_verify){.ctx = o->s->ctx,
+                                    .id = o->newest,
+                                    .committed = true,
+                                    .manifest = o->newest_manifest,
+                                    .tiers = {true, false},
+                                    .only_groups = o->marked,
+                                    .only_group_count = count,
+                                    .findings = &o->findings};
+    o->state = OPEN_CHECKED;
+    bwi_verify_start(&o->verify, o->task.loop, &o->task);
+    return BWI_STEP_WAIT;
+}
+
+/* A copy that is damaged here too is no copy. */
+static enum bwi_step checked(struct bwi_open *o) {
+    if (o->verify.task.running) return BWI_STEP_WAIT;
+    if (o->verify.task.error.status < 0) return fail(o, &o->verify.task.error);
+    size_t kept = 0;
+    for (size_t i = 0; i < o->holds.count; i++) {
+        bool bad = false;
+        for (size_t k = 0; k < o->verify.bad_count[BWI_TIER_LOCAL]; k++)
+            bad = bad || (o->verify.bad_groups[BWI_TIER_LOCAL][k] == o->holds.list[i].group &&
+                          bwi_id_eq(&o->holds.list[i].id, &o->newest));
+        if (!bad) o->holds.list[kept++] = o->holds.list[i];
+    }
+    o->holds.count = kept;
+    o->state = OPEN_PUT;
+    return BWI_STEP_AGAIN;
+}
+
+static enum bwi_step put_inventory(struct bwi_open *o) {
+    struct bw_error e = BW_ERROR_INIT;
+    if (fill_inventory(o, &e) < 0) return fail(o, &e);
     struct bwi_key key = bwi_key_inventory(o->s->ctx->run, o->s->cfg.launch, o->s->group);
     o->state = OPEN_INVENTORY;
     bwi_call_create(&o->call, &o->task, authority(o), key.s, bwi_buf_span(&o->bytes));
@@ -170,9 +248,10 @@ static enum bwi_step put_inventory(struct bwi_open *o) {
 
 static enum bwi_step inventory_put(struct bwi_open *o) {
     if (o->call.op.error.status == BW_E_EXISTS) {
-        bwi_error_set(&o->task.error, BW_E_NOT_MEMBER,
-                      "another process has joined launch \"%s\" as rank %u: restart all ranks under a new launch id",
-                      o->s->cfg.launch, o->s->cfg.rank);
+        bwi_error_set(
+            &o->task.error, BW_E_NOT_MEMBER,
+            "launch \"%s\" has a rank %u already: this start is another one. Restart all ranks under a new launch id",
+            o->s->cfg.launch, o->s->cfg.rank);
         return end(o);
     }
     if (o->call.op.error.status < 0) return fail(o, &o->call.op.error);
@@ -201,9 +280,10 @@ static void name_missing(struct bwi_open *o, const bool *here, uint32_t count) {
             at = strlen(list);
         }
     }
-    bwi_error_set(&o->task.error, o->task.cancel ? BW_E_CANCELLED : BW_E_TIMEOUT,
-                  "only %u of %u ranks of launch \"%s\" have arrived; missing: %s%s", count, o->s->groups,
-                  o->s->cfg.launch, list, missing > 8 ? ", ..." : "");
+    bwi_error_set(
+        &o->task.error, o->task.cancel ? BW_E_CANCELLED : BW_E_TIMEOUT,
+        "only %u of %u ranks of launch \"%s\" have arrived; missing: %s%s. Restart all ranks under a new launch id",
+        count, o->s->groups, o->s->cfg.launch, list, missing > 8 ? ", ..." : "");
 }
 
 static enum bwi_step gathered(struct bwi_open *o) {
@@ -401,7 +481,8 @@ static enum bwi_step joined(struct bwi_open *o) {
     if (bwi_policy_may_register(head, &o->reg, &e) < 0) return fail(o, &e);
     if (!late(o)) return pause_in(o, OPEN_JOIN);
     bwi_error_set(&o->task.error, o->task.cancel ? BW_E_CANCELLED : BW_E_TIMEOUT,
-                  "rank 0 has not registered launch \"%s\" by the deadline", o->s->cfg.launch);
+                  "rank 0 has not registered launch \"%s\" by the deadline. Restart all ranks under a new launch id",
+                  o->s->cfg.launch);
     return end(o);
 }
 
@@ -412,7 +493,10 @@ static enum bwi_step open_step(struct bwi_task *t) {
     case OPEN_STORES: return start_holds(o);
     case OPEN_HOLDS:
     case OPEN_LOOK: return look(o);
-    case OPEN_LOOKED: return put_inventory(o);
+    case OPEN_LOOKED: return looked(o);
+    case OPEN_MARKED: return check_marked(o);
+    case OPEN_CHECKED: return checked(o);
+    case OPEN_PUT: return put_inventory(o);
     case OPEN_INVENTORY: return inventory_put(o);
     case OPEN_GATHER: return gather(o);
     case OPEN_GATHERED: return gathered(o);
@@ -430,6 +514,9 @@ static enum bwi_step open_step(struct bwi_task *t) {
 void bwi_open_free(struct bwi_open *o) {
     if (!o) return;
     bwi_holds_fini(&o->holds);
+    bwi_verify_fini(&o->verify);
+    bwi_findings_fini(&o->findings);
+    bwi_free(o->marked);
     bwi_head_fini(&o->head);
     bwi_call_fini(&o->call);
     bwi_buf_fini(&o->bytes);

@@ -337,9 +337,10 @@ static bool stop_child(struct bwi_task *t) {
 }
 
 static enum bwi_step stop(struct bwi_save *v) {
-    bool stopped = stop_child(&v->room.task) & stop_child(&v->write.task) & stop_child(&v->publish.task) &
-                   stop_child(&v->drain.task);
-    if (!stopped) return BWI_STEP_WAIT;
+    struct bwi_task *children[] = {&v->room.task, &v->write.task, &v->publish.task, &v->drain.task};
+    unsigned running = 0;
+    for (size_t i = 0; i < sizeof children / sizeof *children; i++) running += !stop_child(children[i]);
+    if (running) return BWI_STEP_WAIT;
     v->captured = true;
     if (v->committed || v->left) return BWI_STEP_END;
     return go(v, BWI_SAVE_CLEAN);
@@ -498,7 +499,7 @@ static uint32_t next_try(const struct bwi_session *s, uint64_t step) {
     return tri;
 }
 
-void bwi_session_remember_try(struct bwi_session *s, uint64_t step, uint32_t tri) {
+static void remember_try(struct bwi_session *s, uint64_t step, uint32_t tri) {
     const uint32_t cap = sizeof s->begun / sizeof *s->begun;
     uint32_t keep = s->begun_count < cap ? s->begun_count : cap - 1;
     memmove(s->begun + 1, s->begun, keep * sizeof *s->begun);
@@ -545,7 +546,7 @@ int bwi_session_begin(struct bwi_session *s, uint64_t step, struct bwi_save **re
     v->state = BWI_SAVE_BEGUN;
     v->begun_ns = v->start_ns = now(v);
     bwi_description_init(&v->description);
-    bwi_session_remember_try(s, step, v->id.tri);
+    remember_try(s, step, v->id.tri);
     s->highest_step = step;
     s->highest_set = true;
     struct bwi_save **at = &s->saves;

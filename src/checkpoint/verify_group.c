@@ -138,9 +138,9 @@ static enum bwi_step group_ask(struct bwi_verify_group *g) {
 }
 
 static enum bwi_step group_look(struct bwi_verify_group *g) {
-    struct bwi_key key;
-    struct bwi_sha sha;
-    uint64_t bytes;
+    struct bwi_key key = {{0}};
+    struct bwi_sha sha = {{0}};
+    uint64_t bytes = 0;
     char text[192];
     const struct bwi_store_op *op = &g->call.op;
     if (g->call.busy) return BWI_STEP_WAIT;

@@ -62,8 +62,8 @@ static int read_identity(const struct input *in, struct bwi_entry *e) {
 }
 
 static int read_lineage(const struct input *in, struct bwi_entry *e) {
-    const json_t *a;
-    void *room;
+    const json_t *a = NULL;
+    void *room = NULL;
     int rc = bwi_json_array(in->o, "lineage", ANY, &a, WHAT, in->err);
     if (rc == 0) rc = make_room(in, a, sizeof *e->lineage, &room, &e->lineage_count);
     if (rc < 0) return rc;
@@ -80,8 +80,8 @@ static int read_lineage(const struct input *in, struct bwi_entry *e) {
 }
 
 static int read_tries(const struct input *in, struct bwi_entry *e) {
-    const json_t *a;
-    void *room;
+    const json_t *a = NULL;
+    void *room = NULL;
     int rc = bwi_json_array(in->o, "tries", ANY, &a, WHAT, in->err);
     if (rc == 0) rc = make_room(in, a, sizeof *e->tries, &room, &e->try_count);
     if (rc < 0) return rc;
@@ -98,8 +98,8 @@ static int read_tries(const struct input *in, struct bwi_entry *e) {
 
 static int read_names(const struct input *in, const char *key, size_t max, char (**ret)[BWI_NAME_BUF],
                       size_t *ret_count) {
-    const json_t *a;
-    void *room;
+    const json_t *a = NULL;
+    void *room = NULL;
     int rc = bwi_json_array(in->o, key, max, &a, WHAT, in->err);
     if (rc == 0) rc = make_room(in, a, BWI_NAME_BUF, &room, ret_count);
     if (rc < 0) return rc;
@@ -116,7 +116,7 @@ static int read_names(const struct input *in, const char *key, size_t max, char 
 /* Up to BWI_REFS_MAX ids, written as text. */
 static int read_refs(const struct input *in, const json_t *o, const char *what, struct bwi_id *refs,
                      uint32_t *ret_count) {
-    const json_t *a;
+    const json_t *a = NULL;
     const int rc = bwi_json_array(o, "refs", BWI_REFS_MAX, &a, what, in->err);
     if (rc < 0) return rc;
     *ret_count = (uint32_t)json_array_size(a);
@@ -141,7 +141,7 @@ static int read_event(const struct input *in, struct bwi_event_info *v) {
     static const char what[] = WHAT ": event";
     const json_t *o = json_object_get(in->o, "event"), *ids;
     const char *type;
-    void *room;
+    void *room = NULL;
     int rc = bwi_json_known(o, known_event, in->newer, what, in->err);
     if (rc == 0) rc = bwi_json_str(o, "type", &type, what, in->err);
     if (rc < 0) return rc;
@@ -208,8 +208,8 @@ static void id_table_fini(struct id_table *t) {
 }
 
 static int read_id_table(const struct input *in, struct id_table *t) {
-    const json_t *a;
-    void *ids, *used;
+    const json_t *a = NULL;
+    void *ids = NULL, *used = NULL;
     int rc = bwi_json_array(in->o, "ids", ANY, &a, WHAT, in->err);
     if (rc == 0) rc = make_room(in, a, sizeof *t->ids, &ids, &t->count);
     if (rc < 0) return rc;
@@ -257,8 +257,8 @@ static int read_one_kept(const struct input *in, const json_t *o, struct id_tabl
 
 static int read_kept(const struct input *in, const char *key, struct id_table *t, struct bwi_kept **ret,
                      size_t *ret_count) {
-    const json_t *a;
-    void *room;
+    const json_t *a = NULL;
+    void *room = NULL;
     int rc = bwi_json_array(in->o, key, ANY, &a, WHAT, in->err);
     if (rc == 0) rc = make_room(in, a, sizeof **ret, &room, ret_count);
     if (rc < 0) return rc;

@@ -122,15 +122,15 @@ static int scan_numbers(struct bwi_scan *s, uint64_t *numbers, size_t max, size_
 }
 
 static int scan_shape(struct bwi_scan *s, struct bwi_pack_entry *e) {
-    size_t dims;
+    size_t dims = 0;
     const int rc = scan_numbers(s, e->shape, BWI_DIMS_MAX, &dims, e, "dimensions");
     if (rc == 0) e->dims = (uint8_t)dims;
     return rc;
 }
 
 static int scan_offsets(struct bwi_scan *s, struct bwi_pack_entry *e) {
-    uint64_t offsets[2];
-    size_t n;
+    uint64_t offsets[2] = {0, 0};
+    size_t n = 0;
     const int rc = scan_numbers(s, offsets, 2, &n, e, "offsets");
     if (rc < 0) return rc;
     if (n != 2)

@@ -93,7 +93,7 @@ static void put_utf8(struct bwi_buf *b, uint32_t c) {
 
 /* Behind \u: one unit, or two that make a pair. */
 static int read_code_point(struct bwi_scan *s) {
-    uint32_t high, low;
+    uint32_t high = 0, low = 0;
     int rc = read_unit(s, &high);
     if (rc < 0) return rc;
     if (high < 0xd800 || high > 0xdfff) {

@@ -511,6 +511,60 @@ static void a_damaged_manifest_sends_the_launch_back_and_says_so(void **unused) 
     cluster_fini(&c);
 }
 
+/* Flips one byte in the middle of every object of a bucket whose key contains both parts. */
+static void flip(struct bwi_bucket *b, const char *part, const char *other) {
+    for (size_t i = 0; i < bwi_bucket_objects(b); i++) {
+        char key[512];
+        struct bwi_span bytes;
+        struct bwi_buf copy = {0};
+        bwi_format(key, sizeof key, "%s", bwi_bucket_key(b, i));
+        if (!strstr(key, part) || !strstr(key, other)) continue;
+        assert_true(bwi_bucket_get(b, key, &bytes));
+        bwi_buf_put(&copy, bytes.ptr, bytes.len);
+        copy.ptr[copy.len / 2] ^= 1;
+        assert_true(bwi_bucket_put(b, key, bwi_buf_span(&copy)));
+        bwi_buf_fini(&copy);
+    }
+}
+
+static void damage_on_every_tier_sends_the_next_launch_back(void **unused) {
+    (void)unused;
+    struct cluster c;
+    static float got[ROWS][COLS];
+    struct bw_error err = BW_ERROR_INIT;
+    struct bwi_restore *restore;
+    cluster_init(&c, 19);
+    open_all(&c, 0, &(struct launch){.launch = "a", .world = 1});
+    commit_all(&c, 0, 1, 10);
+    commit_all(&c, 0, 1, 20);
+    cluster_end(&c, 0);
+    flip(c.remote, "data/00/00000000000000000020.", ".safetensors");
+    flip(c.local[0], "data/00/00000000000000000020.", ".safetensors");
+    open_all(&c, 1, &(struct launch){.launch = "b", .world = 1});
+    const struct bwi_resume *m = &c.ranks[1].session->resume;
+    struct bwi_restore_target t = {.id = m->id,
+                                   .committed = true,
+                                   .manifest = m->manifest,
+                                   .may_repair = true,
+                                   .io_timeout_ns = 600 * BWI_NS_PER_S};
+    assert_ok(bwi_restore_new(&c.ranks[1].ctx, &t, &restore, &err), &err);
+    struct bw_slice slice = BW_SLICE_INIT;
+    slice.name = "sharded";
+    slice.dtype = BW_F32;
+    slice.dims = 2;
+    slice.data = got;
+    struct bwi_restore_call call = {.r = restore, .what = BWI_RESTORE_READ, .slices = &slice, .slice_count = 1};
+    bwi_restore_call_start(&call, c.ranks[1].loop, NULL);
+    assert_true(cluster_run(&c, call_ended, &call.task, 600000));
+    assert_fails(call.task.error.status, BW_E_CORRUPT, &call.task.error, "sharded");
+    bwi_restore_free(restore);
+    cluster_end(&c, 1);
+    open_all(&c, 2, &(struct launch){.launch = "c", .world = 1}); /* on the node that holds the damaged copy */
+    check_resumed(&c, 2, 10);
+    assert_non_null(strstr(c.ranks[2].session->resume.reason, "went back"));
+    cluster_fini(&c);
+}
+
 static void retention_retires_and_the_sweep_gives_the_bytes_back(void **unused) {
     (void)unused;
     struct cluster c;
@@ -590,6 +644,36 @@ static void a_failed_step_that_all_are_past_does_not_fill_the_log(void **unused)
     cluster_fini(&c);
 }
 
+/* Calls to the authority that a failed step costs, with `steps` of them in the log since the last commit. */
+static uint64_t calls_of_a_failed_step(uint64_t steps) {
+    struct cluster c;
+    struct bwi_save *v[2];
+    uint64_t calls = 0;
+    cluster_init(&c, 21);
+    open_all(&c, 0, &(struct launch){.launch = "a", .world = 2});
+    for (uint64_t step = 1; step <= steps; step++) {
+        calls = 0;
+        for (int k = 0; k <= BWI_STORE_SPACE; k++) calls -= c.ranks[0].ctx.tier[BWI_TIER_REMOTE]->ops[k];
+        save_all(&c, 0, 2, step, v);
+        bwi_session_cancel(v[1]);
+        for (unsigned r = 0; r < 2; r++) {
+            assert_true(cluster_run(&c, ended, v[r], 60000));
+            bwi_session_release(v[r]);
+        }
+        cluster_run(&c, never, NULL, 10000);
+        for (int k = 0; k <= BWI_STORE_SPACE; k++) calls += c.ranks[0].ctx.tier[BWI_TIER_REMOTE]->ops[k];
+    }
+    assert_int_equal(c.ranks[0].session->head.entry.try_count, steps);
+    cluster_fini(&c);
+    return calls;
+}
+
+static void many_failed_steps_cost_no_more_than_few(void **unused) {
+    (void)unused;
+    const uint64_t few = calls_of_a_failed_step(4);
+    assert_in_range(calls_of_a_failed_step(60), 1, few + few / 2);
+}
+
 /* Every operation may fail: saves may fail with it, but whatever is reported as committed is what a restart finds. */
 static void random_failures_never_make_a_false_commit(void **unused) {
     (void)unused;
@@ -646,9 +730,11 @@ int main(void) {
         cmocka_unit_test(a_skipped_step_ends_for_all),
         cmocka_unit_test(rollback_and_fresh_work_once_per_label),
         cmocka_unit_test(a_damaged_manifest_sends_the_launch_back_and_says_so),
+        cmocka_unit_test(damage_on_every_tier_sends_the_next_launch_back),
         cmocka_unit_test(retention_retires_and_the_sweep_gives_the_bytes_back),
         cmocka_unit_test(the_local_tier_keeps_to_its_quota),
         cmocka_unit_test(a_failed_step_that_all_are_past_does_not_fill_the_log),
+        cmocka_unit_test(many_failed_steps_cost_no_more_than_few),
         cmocka_unit_test(random_delays_and_lost_answers_change_nothing),
         cmocka_unit_test(random_failures_never_make_a_false_commit),
     };
