@@ -24,7 +24,9 @@
  *   node. The **remote** tier is shared by all ranks and decides what counts; it is
  *   also called the authority. A save is LOCAL when it is synced on the first, and
  *   COMMITTED only once all ranks' data lies in the second. Without a local tier
- *   saves go straight to the remote one.
+ *   saves go straight to the remote one. The local tier keeps the newest committed
+ *   checkpoint and what may still be committed; older ones it keeps as well, and evicts
+ *   them only for room.
  *
  * Guarantees
  *   - What a restart finds is exactly one committed checkpoint, or exactly one newer
@@ -73,9 +75,9 @@ enum bw_resume {
 
 /** What bw_save_begin does when `saves_in_flight_max` saves are on their way. */
 enum bw_on_busy {
-    BW_BUSY_WAIT = 0, /**< waits, at most `busy_timeout_ms` (then BW_E_BUSY) */
+    BW_BUSY_WAIT = 0, /**< waits, at most `busy_timeout_ms`; then as BW_BUSY_FAIL */
     BW_BUSY_SKIP = 1, /**< BW_E_SKIPPED at once; the other ranks learn that this step will not come */
-    BW_BUSY_FAIL = 2, /**< BW_E_BUSY at once */
+    BW_BUSY_FAIL = 2, /**< BW_E_BUSY at once; the other ranks learn that this step will not come */
 };
 
 /** What opening does when the newest checkpoint is damaged on every tier. */
@@ -87,6 +89,8 @@ enum bw_on_damage {
 /**
  * Which committed checkpoints to keep. A checkpoint is retired when no rule keeps it; the
  * newest one never is, nor pinned ones, nor what others refer to. All zero keeps everything.
+ * Never fewer than `saves_in_flight_max` + 1 are kept; shelved ones are retired only on
+ * demand; the bytes come back after a grace of an hour.
  */
 struct bw_retention {
     uint32_t keep_last;        /**< the newest so many; 0 switches retention off */
@@ -119,9 +123,15 @@ struct bw_options {
     uint32_t rank;
     /** Required. Number of ranks, 1 .. 999999. */
     uint32_t world;
-    /** Optional. URL of the local tier (file:///path); NULL: none. Several ranks of a node share one. */
+    /**
+     * Optional. URL of the local tier (file:///path, or a plain absolute path); NULL: none. Several ranks
+     * of a node share one. Directories that are missing, parents included, are made with mode 0700.
+     */
     const char *local_url;
-    /** Required. URL of the remote tier, the authority, the same for all ranks. */
+    /**
+     * Required. URL of the remote tier, the authority, the same for all ranks. Paths and missing
+     * directories as for `local_url`.
+     */
     const char *remote_url;
     /**
      * Optional. Host memory for all buffers, mapped and touched at open. Default 256 MiB, at least 64 MiB.
@@ -129,7 +139,7 @@ struct bw_options {
     uint64_t memory_budget_bytes;
     /** Optional. Threads for I/O and copying; 0: by the number of CPUs. */
     uint32_t io_threads;
-    /** Optional. Saves between begin and their end; default 2, 1 .. 16. */
+    /** Optional. Saves between begin and their end; default 2, 1 .. 16; 0 is BW_E_INVALID. */
     uint32_t saves_in_flight_max;
     /** Optional. enum bw_on_busy; default BW_BUSY_WAIT. */
     uint32_t on_busy;
@@ -146,12 +156,13 @@ struct bw_options {
     uint32_t on_damage;
     /** Reserved, 0. */
     uint32_t reserved;
-    /** Optional. How long opening may take, waiting for other ranks included; default 300,000 ms. */
+    /** Optional. How long opening may take, waiting for other ranks included; default 300,000 ms, 0: at once. */
     uint64_t open_timeout_ms;
-    /** Optional. For BW_BUSY_WAIT; default 600,000 ms. */
+    /** Optional. For BW_BUSY_WAIT; default 600,000 ms, 0: at once. */
     uint64_t busy_timeout_ms;
     /**
-     * Optional. One store operation that takes longer is reported as unknown by waits; default 120,000 ms.
+     * Optional. A restore without any progress for so long fails; default 120,000 ms. Saves end by the
+     * deadlines of their waits.
      */
     uint64_t io_timeout_ms;
     /**

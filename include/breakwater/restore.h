@@ -197,12 +197,15 @@ BW_API int bw_restore_blob_at(struct bw_restore *restore, uint64_t i, struct bw_
  * Reads a blob of a rank. `*ret_bytes` is its length; when that is above `buf_bytes`
  * nothing is read and the call fails with BW_E_LIMIT with *ret_bytes set (the one exception
  * to outputs on success only), so a first call with 0 asks for the length. BW_E_NOTFOUND:
- * the rank has no such blob.
+ * the rank has no such blob; a rank beyond the world that saved has none.
  */
 BW_API int bw_restore_blob(struct bw_restore *restore, uint32_t rank, const char *name, void *buf, size_t buf_bytes,
                            size_t *ret_bytes, struct bw_error *err);
 
-/** The metadata of a rank as canonical JSON text ("{}" when it gave none), valid until close. */
+/**
+ * The metadata of a rank as canonical JSON text ("{}" when it gave none), valid until close.
+ * BW_E_NOTFOUND: a rank beyond the world that saved.
+ */
 BW_API int bw_restore_metadata(struct bw_restore *restore, uint32_t rank, const char **ret_json, struct bw_error *err);
 
 /** Counters of one restore object. */
@@ -216,7 +219,7 @@ struct bw_restore_stats {
     uint64_t read_ns;          /**< time inside bw_restore_read */
 };
 
-/** Fills the counters. Never blocks. */
+/** Fills the counters. Waits for a call on the same object that is running. */
 BW_API void bw_restore_stats(struct bw_restore *restore, struct bw_restore_stats *ret_stats);
 
 #ifdef __cplusplus

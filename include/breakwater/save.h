@@ -98,9 +98,10 @@ struct bw_tensor {
  * Begins a save of `step` (at most BW_STEP_MAX). When too many saves are in flight,
  * `on_busy` of the options decides.
  *
- * @return 0; BW_E_SKIPPED, BW_E_BUSY; BW_E_REFUSED (a step below the highest one begun);
- *         BW_E_SUPERSEDED, BW_E_LAUNCH_LOST (this attempt is over: stop training);
- *         BW_E_STATE (closing).
+ * @return 0; BW_E_SKIPPED, BW_E_BUSY; BW_E_INVALID (a step above BW_STEP_MAX);
+ *         BW_E_REFUSED (a step below the highest one begun, or not above what was committed or
+ *         resumed from); BW_E_SUPERSEDED, BW_E_LAUNCH_LOST (this attempt is over: stop
+ *         training); BW_E_STATE (closing, or this step is being saved).
  */
 BW_API int bw_save_begin(struct bw_checkpointer *ck, uint64_t step, struct bw_save **ret_save, struct bw_error *err);
 
@@ -124,7 +125,8 @@ BW_API int bw_save_blob(struct bw_save *save, const char *name, const void *byte
 
 /**
  * Sets this rank's metadata: a JSON object as text, at most 1 MiB, copied. It comes back in
- * canonical form (sorted keys, no blanks). BW_E_INVALID when it is not a JSON object.
+ * canonical form (sorted keys, no blanks). Integers must fit 64 bits with a sign; other
+ * numbers become doubles. BW_E_INVALID when it is not such a JSON object.
  */
 BW_API int bw_save_metadata(struct bw_save *save, const char *json, struct bw_error *err);
 
@@ -142,7 +144,8 @@ BW_API int bw_save_start(struct bw_save *save, struct bw_error *err);
  * @return 0; BW_E_TIMEOUT (the save goes on); the save's own failure (BW_E_NOSPACE,
  *         BW_E_IO, BW_E_ABORTED: another rank failed or a later step was committed first,
  *         BW_E_SUPERSEDED, BW_E_LAUNCH_LOST, BW_E_COVERAGE, BW_E_CANCELLED); BW_E_UNKNOWN (the
- *         history cannot be read: it may be committed).
+ *         history cannot be read: it may be committed). Gaps and overlaps are BW_E_COVERAGE on
+ *         rank 0, and BW_E_ABORTED with the same reason on the others.
  *         Without a local tier waiting for BW_LOCAL returns at BW_REMOTE.
  */
 BW_API int bw_save_wait(struct bw_save *save, enum bw_level level, uint64_t timeout_ms, struct bw_error *err);
@@ -180,6 +183,10 @@ BW_API void bw_save_stats(struct bw_save *save, struct bw_save_stats *ret_stats)
  * Gives the save up: it ends with BW_E_CANCELLED unless it is committed already, and the
  * other ranks learn of it. Waits until this rank's memory is no longer read, so the tensors
  * may be freed afterwards.
+ *
+ * @return 0, for a save that is committed or has failed already too; BW_E_TIMEOUT (the
+ *         capture does not end: the memory is still read). How the save ended is told a moment
+ *         later, by its handle and by the events.
  */
 BW_API int bw_save_cancel(struct bw_save *save, struct bw_error *err);
 

@@ -57,22 +57,6 @@ bool bwi_engine_watch(struct bw_checkpointer *ck, struct bwi_task *task, uint64_
 
 /* --- publishing ---------------------------------------------------------------------------------------------- */
 
-/* Called by the session from within its steps, on the loop's thread. */
-static void take_event(void *user, const struct bw_event *e) {
-    struct bw_checkpointer *ck = user;
-    bwi_engine_lock(ck);
-    uint32_t at = (ck->shared.event_at + ck->shared.event_count) % BWI_EVENTS_MAX;
-    if (ck->shared.event_count == BWI_EVENTS_MAX) {
-        ck->shared.event_at = (ck->shared.event_at + 1) % BWI_EVENTS_MAX;
-        ck->shared.event_lost++;
-    } else {
-        ck->shared.event_count++;
-    }
-    ck->shared.events[at] = *e;
-    bwi_eventfd_signal(ck->event_fd);
-    bwi_engine_unlock(ck);
-}
-
 static void publish_save(struct bw_save *v) {
     const struct bwi_save *in = v->inner;
     if (!in) return;
@@ -84,6 +68,24 @@ static void publish_save(struct bw_save *v) {
     v->ended = true;
     if (!in->committed) v->error = in->error;
     if (in->reported) v->reported = true;
+}
+
+/* Called by the session from within its steps, on the loop's thread. */
+static void take_event(void *user, const struct bw_event *e) {
+    struct bw_checkpointer *ck = user;
+    bwi_engine_lock(ck);
+    /* Whoever takes the event and asks the handle must not be told of the time before it. */
+    for (struct bw_save *v = ck->shared.saves; v; v = v->next) publish_save(v);
+    uint32_t at = (ck->shared.event_at + ck->shared.event_count) % BWI_EVENTS_MAX;
+    if (ck->shared.event_count == BWI_EVENTS_MAX) {
+        ck->shared.event_at = (ck->shared.event_at + 1) % BWI_EVENTS_MAX;
+        ck->shared.event_lost++;
+    } else {
+        ck->shared.event_count++;
+    }
+    ck->shared.events[at] = *e;
+    bwi_eventfd_signal(ck->event_fd);
+    bwi_engine_unlock(ck);
 }
 
 static void publish_stats(struct bw_checkpointer *ck) {

@@ -8,11 +8,23 @@
 #include "checkpoint/policy_history.h"
 
 /* The log itself: every entry's seal, and that each names the bytes of the one before. */
-static int verify_history(struct bw_catalog *c, struct bwi_findings *f, struct bw_error *err) {
+/* Entries between two that are there must be there: only the oldest ones are ever deleted. An archive has gaps. */
+static uint64_t find_gap(const struct bw_catalog *c, const struct bwi_head *head, uint64_t before, uint64_t n,
+                         struct bwi_findings *f) {
+    const bool archive = !bwi_uuid_eq(&head->entry.store, &c->host.ctx.store_id[BWI_TIER_REMOTE]);
+    if (archive || before == 0 || n <= before + 1) return 0;
+    struct bwi_key key = bwi_key_history(c->host.ctx.run);
+    bwi_findings_add(f, 2, BW_E_CORRUPT, "remote", NULL, key.s, "", "history: entries %llu to %llu are missing",
+                     (unsigned long long)before + 1, (unsigned long long)n - 1);
+    return 1;
+}
+
+static int verify_history(struct bw_catalog *c, const struct bwi_head *head, struct bwi_findings *f,
+                          struct bw_error *err) {
     struct bwi_store_names names = {0};
     struct bwi_key prefix = bwi_key_history(c->host.ctx.run);
     struct bwi_sha last = {{0}};
-    uint64_t last_n = 0, entries = 0, damaged = 0;
+    uint64_t last_n = 0, seen_n = 0, entries = 0, damaged = 0;
     int rc = bwi_block_list(&c->host, BWI_TIER_REMOTE, prefix.s, &names, err);
     for (size_t i = 0; rc == 0 && i < names.len; i++) {
         uint32_t era;
@@ -31,6 +43,8 @@ static int verify_history(struct bw_catalog *c, struct bwi_findings *f, struct b
             damaged++;
             bwi_findings_add(f, 2, got, "remote", NULL, key.s, "", "%.380s", e.message);
         }
+        damaged += find_gap(c, head, seen_n, n, f);
+        seen_n = n;
         last_n = got == 0 ? n : 0;
         last = h.sha;
         entries++;
@@ -39,8 +53,8 @@ static int verify_history(struct bw_catalog *c, struct bwi_findings *f, struct b
     }
     bwi_store_names_fini(&names);
     if (rc == 0 && damaged == 0)
-        bwi_findings_add(f, 0, 0, "remote", NULL, prefix.s, "", "history: %llu entries are sound",
-                         (unsigned long long)entries);
+        bwi_findings_add(f, 0, 0, "remote", NULL, prefix.s, "", "history: %llu %s sound", (unsigned long long)entries,
+                         entries == 1 ? "entry is" : "entries are");
     return rc;
 }
 
@@ -82,7 +96,7 @@ int bw_catalog_verify(struct bw_catalog *catalog, const char *run, const char *i
     if (rc < 0) return rc;
     const struct bwi_entry *e = &head.entry;
     catalog->progress.total_items = id ? 1 : e->live_count + e->shelved_count;
-    rc = verify_history(catalog, &f, err);
+    rc = verify_history(catalog, &head, &f, err);
     if (rc == 0 && id) {
         const struct bwi_kept *k = bwi_policy_find_kept(e, &want);
         rc = k ? verify_one(catalog, k, fast, &f, err)

@@ -59,6 +59,7 @@ void bwi_restore_free(struct bwi_restore *r) {
     blocks_free(r);
     bwi_index_head_fini(&r->head);
     bwi_buf_fini(&r->index);
+    bwi_buf_fini(&r->made);
     bwi_manifest_fini(&r->manifest);
     bwi_free(r->summaries);
     bwi_free(r);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A checkpoint that is not committed has neither manifest nor index: both are made in memory, from what its groups'
  * summaries and layouts say, wherever these are. Groups that are nowhere yet are asked for again and again until they
- * appear. */
+ * appear. The index of a committed one is made in the same way when the stored one is lost. */
 #include "base/error.h"
 #include "base/vec.h"
 #include "checkpoint/restore_private.h"
@@ -38,17 +38,19 @@ void bwi_restore_gather_free(struct bwi_restore_call *c) {
 
 static bool begin(struct bwi_restore_call *c) {
     const struct bwi_restore_target *t = &c->r->target;
+    const uint32_t groups = t->committed ? c->r->manifest.group_count : t->groups;
     struct bwi_restore_gather *g = bwi_calloc(1, sizeof *g);
     c->w->gather = g;
+    c->w->walk_next = 0;
     if (g != NULL) {
-        g->groups = t->groups;
-        g->have = bwi_calloc(t->groups, sizeof *g->have);
-        g->summaries = bwi_calloc(t->groups, sizeof *g->summaries);
-        g->layouts = bwi_calloc(t->groups, sizeof *g->layouts);
-        g->layout_bytes = bwi_calloc(t->groups, sizeof *g->layout_bytes);
+        g->groups = groups;
+        g->have = bwi_calloc(groups, sizeof *g->have);
+        g->summaries = bwi_calloc(groups, sizeof *g->summaries);
+        g->layouts = bwi_calloc(groups, sizeof *g->layouts);
+        g->layout_bytes = bwi_calloc(groups, sizeof *g->layout_bytes);
     }
     if (g == NULL || g->have == NULL || g->summaries == NULL || g->layouts == NULL || g->layout_bytes == NULL) {
-        bwi_restore_nomem(c, t->groups * sizeof *g->summaries, "summaries of all groups");
+        bwi_restore_nomem(c, groups * sizeof *g->summaries, "summaries of all groups");
         return false;
     }
     const uint64_t now = bwi_loop_now_ns(c->task.loop);
@@ -79,11 +81,11 @@ static void take(struct bwi_restore_call *c, const struct bwi_restore_group *g, 
     x->have_count++;
 }
 
-/* No tier has it: not yet, if the authority simply has nothing. */
+/* No tier has it: not yet, if the authority simply has nothing. What was committed is there, or lost. */
 static void absent(struct bwi_restore_call *c, struct bwi_restore_group *g) {
     const struct bw_error *local = &g->tier[BWI_TIER_LOCAL].error;
     const struct bw_error *remote = &g->tier[BWI_TIER_REMOTE].error;
-    if (remote->status != BW_E_NOTFOUND || !bwi_restore_is_damage(local->status)) {
+    if (c->r->target.committed || remote->status != BW_E_NOTFOUND || !bwi_restore_is_damage(local->status)) {
         bwi_restore_group_nowhere(c, g);
         return;
     }
@@ -190,6 +192,22 @@ static int finish(struct bwi_restore *r, struct bwi_restore_gather *x, struct bw
     return 0;
 }
 
+/* The manifest is there: what was made must have the root that it names. */
+static int finish_again(struct bwi_restore *r, const struct bwi_restore_gather *x, const struct bw_error *lost,
+                        struct bw_error *err) {
+    struct bwi_index_info info;
+    int rc = make_index(x, &r->made, &info, err);
+    if (rc == 0 && !bwi_sha_eq(&info.root, &r->manifest.index.root)) rc = bwi_error_copy(err, lost);
+    if (rc == 0 && !r->head_set) {
+        bwi_buf_reset(&r->index);
+        bwi_buf_put(&r->index, r->made.ptr, (size_t)info.head_bytes);
+        rc = r->index.failed ? bwi_error_nomem(err, (size_t)info.head_bytes, "head of the index")
+                             : bwi_restore_take_head(r, err);
+    }
+    if (rc < 0) bwi_buf_fini(&r->made);
+    return rc;
+}
+
 enum bwi_ready bwi_restore_gather_step(struct bwi_restore_call *c) {
     struct bwi_restore_work *w = c->w;
     bool idle = true;
@@ -204,7 +222,9 @@ enum bwi_ready bwi_restore_gather_step(struct bwi_restore_call *c) {
         return BWI_WAIT;
     }
     struct bw_error e = BW_ERROR_INIT;
-    if (finish(c->r, w->gather, &e) < 0) bwi_restore_fail(c, &e);
+    const int rc =
+        c->r->target.committed ? finish_again(c->r, w->gather, &w->index_lost, &e) : finish(c->r, w->gather, &e);
+    if (rc < 0) bwi_restore_fail(c, &e);
     bwi_restore_gather_free(c);
     return BWI_READY;
 }

@@ -28,6 +28,15 @@ static enum bwi_ready object_damaged(struct bwi_restore_call *c, const char *key
     return BWI_WAIT;
 }
 
+/* The index says nothing that the layouts do not say. Where it is damaged or gone it is made again in memory, and its
+ * root is still held against the manifest. */
+static bool index_is_lost(struct bwi_restore_call *c, const struct bw_error *cause) {
+    if (!bwi_restore_is_damage(cause->status)) return false;
+    (void)bwi_error_copy(&c->w->index_lost, cause);
+    (void)bwi_error_wrap(&c->w->index_lost, "checkpoint %s: remote tier", c->r->id_text);
+    return true;
+}
+
 /* ---- the manifest ---- */
 
 static void ask_manifest(struct bwi_restore_call *c) {
@@ -122,10 +131,10 @@ static enum bwi_ready got_head(struct bwi_restore_call *c) {
     struct bwi_restore_work *w = c->w;
     if (w->call.busy) return BWI_WAIT;
     w->progress++;
-    if (w->call.op.error.status != 0) return object_failed(c, &w->call.op.error);
+    struct bw_error e = w->call.op.error;
     c->r->index.len = w->call.op.bytes;
-    struct bw_error e = BW_ERROR_INIT;
-    if (bwi_restore_take_head(c->r, &e) < 0) return object_damaged(c, w->call.key.s, &e);
+    if (e.status == 0 && bwi_restore_take_head(c->r, &e) < 0) (void)bwi_error_wrap(&e, "\"%s\"", w->call.key.s);
+    if (e.status != 0) return index_is_lost(c, &e) ? bwi_restore_gather_step(c) : object_failed(c, &e);
     c->r->stats.metadata_objects++;
     return BWI_READY;
 }
@@ -134,7 +143,7 @@ enum bwi_ready bwi_restore_manifest_step(struct bwi_restore_call *c) {
     const struct bwi_restore *r = c->r;
     struct bwi_restore_work *w = c->w;
     if (r->head_set) return BWI_READY;
-    if (!r->target.committed) return bwi_restore_gather_step(c);
+    if (!r->target.committed || w->index_lost.status != 0) return bwi_restore_gather_step(c);
     if (w->sub == SUB_ASK_MANIFEST && r->manifest_set) w->sub = SUB_ASK_HEAD;
     if (w->sub == SUB_ASK_MANIFEST) {
         ask_manifest(c);
@@ -181,14 +190,12 @@ static void got_block(struct bwi_restore_call *c, struct bwi_restore_fetch *f) {
     struct bwi_restore_block *b = &c->r->blocks[f->block];
     f->used = false;
     c->w->progress++;
-    if (f->call.op.error.status != 0) {
-        (void)object_failed(c, &f->call.op.error);
-        return;
-    }
-    struct bw_error e = BW_ERROR_INIT;
+    struct bw_error e = f->call.op.error;
     b->bytes.len = f->call.op.bytes;
-    c->r->stats.metadata_objects++;
-    if (take_block(c->r, f->block, bwi_buf_span(&b->bytes), &e) < 0) (void)object_damaged(c, f->call.key.s, &e);
+    c->r->stats.metadata_objects += e.status == 0;
+    if (e.status == 0 && take_block(c->r, f->block, bwi_buf_span(&b->bytes), &e) < 0)
+        (void)bwi_error_wrap(&e, "\"%s\"", f->call.key.s);
+    if (e.status != 0 && !index_is_lost(c, &e)) (void)object_failed(c, &e);
 }
 
 static void ask_block(struct bwi_restore_call *c, struct bwi_restore_fetch *f, uint32_t n) {
@@ -231,13 +238,14 @@ static bool next_block(struct bwi_restore_call *c, uint32_t *ret) {
     return false;
 }
 
-/* The index of an uncommitted checkpoint is in memory already. */
+/* The index of an uncommitted checkpoint is in memory already, and so is one that was made again. */
 static enum bwi_ready blocks_in_memory(struct bwi_restore_call *c) {
+    const struct bwi_buf *index = c->r->target.committed ? &c->r->made : &c->r->index;
     uint32_t n;
     while (next_block(c, &n)) {
         const struct bwi_index_block_ref *ref = &c->r->head.blocks[n];
         struct bw_error e = BW_ERROR_INIT;
-        if (take_block(c->r, n, bwi_span(c->r->index.ptr + ref->offset, ref->bytes), &e) < 0) {
+        if (take_block(c->r, n, bwi_span(index->ptr + ref->offset, ref->bytes), &e) < 0) {
             bwi_restore_fail(c, &e);
             return BWI_WAIT;
         }
@@ -248,13 +256,17 @@ static enum bwi_ready blocks_in_memory(struct bwi_restore_call *c) {
 enum bwi_ready bwi_restore_blocks_step(struct bwi_restore_call *c) {
     struct bwi_restore_work *w = c->w;
     bool idle = true;
-    if (!c->r->target.committed) return blocks_in_memory(c);
+    if (!c->r->target.committed || c->r->made.len > 0) return blocks_in_memory(c);
     for (size_t i = 0; i < BWI_RESTORE_WINDOW; i++) {
         struct bwi_restore_fetch *f = &w->fetch[i];
         uint32_t n;
         if (f->used && !f->call.busy) got_block(c, f);
-        if (!f->used && w->error.status == 0 && next_block(c, &n)) ask_block(c, f, n);
+        const bool more = w->error.status == 0 && w->index_lost.status == 0;
+        if (!f->used && more && next_block(c, &n)) ask_block(c, f, n);
         if (f->used) idle = false;
     }
-    return idle ? BWI_READY : BWI_WAIT;
+    if (!idle || w->index_lost.status == 0 || w->error.status != 0) return idle ? BWI_READY : BWI_WAIT;
+    if (bwi_restore_gather_step(c) != BWI_READY || w->error.status != 0) return BWI_WAIT;
+    w->need_at = 0;
+    return blocks_in_memory(c);
 }

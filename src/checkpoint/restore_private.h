@@ -62,6 +62,7 @@ struct bwi_restore {
     struct bwi_manifest manifest;  /* of an uncommitted one: made in memory */
     struct bwi_summary *summaries; /* of an uncommitted one: the manifest borrows their ranks */
     struct bwi_buf index;          /* the head; of an uncommitted one: the whole index */
+    struct bwi_buf made;           /* the whole index of a committed one, made again because the stored one is lost */
     struct bwi_index_head head;
     struct bwi_restore_block *blocks; /* per block of the head */
     struct bwi_restore_group *groups[BWI_RESTORE_GROUPS];
@@ -178,6 +179,7 @@ struct bwi_restore_work {
     struct bwi_restore_group *walk[BWI_RESTORE_WINDOW];
     uint32_t walk_next;
     struct bwi_restore_gather *gather;
+    struct bw_error index_lost; /* why the stored index does not serve: it is made again from the layouts */
     /* extents */
     struct bwi_restore_want *wants;
     size_t want_count;

@@ -95,7 +95,7 @@ void bwi_session_save_ended(struct bwi_save *v) {
     emit(s, &e);
     for (struct bwi_save *other = s->saves; other; other = other->next)
         if (other != v && other->task.running) bwi_task_wake(&other->task);
-    if (s->keeper && v->committed) bwi_keeper_wake(s);
+    bwi_keeper_wake(s); /* a failed one may have left complete groups too */
     if (v->released && !v->reported) bwi_error_copy(&s->unheard, &v->error);
     if (v->released) bwi_session_release(v);
 }
@@ -193,8 +193,10 @@ static void refused(struct bwi_task *t) {
  * and so on for ever. */
 static void refuse(struct bwi_session *s, uint64_t step, uint32_t tri) {
     struct refusal *r = bwi_calloc(1, sizeof *r);
-    if (!r) return; /* the next head asks again */
-    bwi_session_remember_try(s, step, tri);
+    if (!r) {
+        s->refused_below = 0; /* the next head asks again */
+        return;
+    }
     r->s = s;
     r->mark = (struct bwi_mark_put){.ctx = s->ctx,
                                     .id = {.step = step, .attempt = s->attempt, .nonce = s->nonce, .tri = tri},
@@ -206,14 +208,20 @@ static void refuse(struct bwi_session *s, uint64_t step, uint32_t tri) {
     bwi_mark_put_start(&r->mark, s->ctx->loop, NULL);
 }
 
-/* Others may move on to a try of a step that this rank is past: they must not wait for it. */
-static void refuse_past_tries(struct bwi_session *s) {
+/* Others may move on to a try of a step that this rank is past: they must not wait for it. Each is refused once: what
+ * the last head said already was refused then, unless this rank has passed its step since. */
+static void refuse_past_tries(struct bwi_session *s, const struct bwi_entry *last) {
     const struct bwi_entry *e = &s->head.entry;
-    for (size_t i = 0; i < e->try_count && s->highest_set && !s->over && !s->closing; i++) {
+    if (!s->highest_set || s->over || s->closing) return;
+    const uint64_t refused_below = s->refused_below;
+    s->refused_below = s->highest_step;
+    for (size_t i = 0, k = 0; i < e->try_count; i++) {
         const struct bwi_try *t = &e->tries[i];
-        bool made = t->step >= s->highest_step;
-        for (uint32_t k = 0; k < s->begun_count; k++)
-            made = made || (s->begun[k].step == t->step && s->begun[k].tri >= t->tri);
+        while (last && k < last->try_count && last->tries[k].step < t->step) k++;
+        const bool said = last && k < last->try_count && last->tries[k].step == t->step && last->tries[k].tri == t->tri;
+        bool made = t->step >= s->highest_step || (said && t->step < refused_below);
+        for (uint32_t b = 0; b < s->begun_count; b++)
+            made = made || (s->begun[b].step == t->step && s->begun[b].tri >= t->tri);
         if (!made) refuse(s, t->step, t->tri);
     }
 }
@@ -222,7 +230,7 @@ void bwi_session_apply_head(struct bwi_session *s, struct bwi_head *head, const 
     struct bw_error e = BW_ERROR_INIT;
     if (s->opened && bwi_policy_attempt_status(&head->entry, s->attempt, s->nonce, s->cfg.job, &e) < 0)
         bwi_session_over(s, &e);
-    bwi_head_fini(&s->head);
+    struct bwi_head last = s->head;
     s->head = *head;
     *head = (struct bwi_head){0};
     for (struct bwi_save *v = s->saves, *next; v; v = next) {
@@ -232,7 +240,8 @@ void bwi_session_apply_head(struct bwi_session *s, struct bwi_head *head, const 
         if (said > 0) bwi_save_outcome(v, true, 0, "");
         if (said < 0) closed_without(s, v, gap);
     }
-    refuse_past_tries(s);
+    refuse_past_tries(s, last.found ? &last.entry : NULL);
+    bwi_head_fini(&last);
     if (s->opened) bwi_committer_wake(s);
 }
 
@@ -261,7 +270,8 @@ uint32_t bwi_session_in_flight(const struct bwi_session *s) {
 
 uint32_t bwi_session_places(const struct bwi_session *s) {
     uint32_t n = 0;
-    for (const struct bwi_save *v = s->saves; v; v = v->next) n += v->state != BWI_SAVE_ENDED && !v->skipped;
+    for (const struct bwi_save *v = s->saves; v; v = v->next)
+        n += v->state != BWI_SAVE_ENDED && !v->skipped && !v->committed;
     return n;
 }
 

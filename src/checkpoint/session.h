@@ -137,7 +137,8 @@ struct bwi_session {
         uint32_t tri;
     } begun[16]; /* the last ones, newest first: which tries this rank has made */
     uint32_t begun_count;
-    uint32_t refusals; /* marks for tries of past steps that are being put */
+    uint32_t refusals;      /* marks for tries of past steps that are being put */
+    uint64_t refused_below; /* the head's tries of steps below this have been refused */
     struct bwi_sha layout_known[BWI_TIERS];
     bool layout_known_set[BWI_TIERS];
     struct bwi_pace pace;
@@ -171,7 +172,7 @@ int bwi_session_start(struct bwi_save *v, struct bw_error *err); /* plans and st
 void bwi_session_cancel(struct bwi_save *v);  /* it ends with BW_E_CANCELLED unless it is committed first */
 void bwi_session_release(struct bwi_save *v); /* frees it when it has ended */
 uint32_t bwi_session_in_flight(const struct bwi_session *s); /* begun and not ended */
-uint32_t bwi_session_places(const struct bwi_session *s);    /* of those, all but the skipped ones */
+uint32_t bwi_session_places(const struct bwi_session *s);    /* of those, neither skipped nor committed */
 /* A step that this rank will not save: the others learn of it. */
 void bwi_session_skip(struct bwi_session *s, uint64_t step);
 

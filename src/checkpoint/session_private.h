@@ -24,8 +24,6 @@ bool bwi_salvage_running(const struct bwi_session *s);
 
 /* Starts the task of a save that has failed before it was started, so that the others are told. */
 void bwi_save_fail(struct bwi_save *v, const struct bw_error *e);
-/* This rank has made, or refuses, this try of the step. */
-void bwi_session_remember_try(struct bwi_session *s, uint64_t step, uint32_t tri);
 /* The history has decided about this save: committed, or not. */
 void bwi_save_outcome(struct bwi_save *v, bool committed, int status, const char *why);
 

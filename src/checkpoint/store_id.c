@@ -8,7 +8,7 @@
 
 #define STORE_ID_KEY "store.json"
 
-enum store_id_state { STORE_ID_READ, STORE_ID_TAKE, STORE_ID_MADE };
+enum store_id_state { STORE_ID_READ, STORE_ID_TAKE, STORE_ID_LOOK, STORE_ID_MADE };
 
 struct bwi_uuid bwi_uuid_random(struct bwi_env *env) {
     uint64_t word[2] = {env->random_u64(env), env->random_u64(env)};
@@ -44,9 +44,22 @@ static enum bwi_step make_id(struct bwi_store_ids *s) {
     return BWI_STEP_WAIT;
 }
 
+/* Runs without an identity beside them have lost it: a new one would make all of them foreign. */
+static enum bwi_step look_for_runs(struct bwi_store_ids *s) {
+    struct bw_error e = s->call.op.error;
+    if (e.status == 0 && s->call.op.names.len > 0)
+        bwi_error_set(&e, BW_E_FOREIGN,
+                      "it holds runs, but \"" STORE_ID_KEY "\" is missing: put that back, or choose an empty place");
+    return e.status < 0 ? end(s, &e) : make_id(s);
+}
+
 static enum bwi_step take_id(struct bwi_store_ids *s) {
     struct bw_error e = s->call.op.error;
-    if (e.status == BW_E_NOTFOUND && s->create) return make_id(s);
+    if (e.status == BW_E_NOTFOUND && s->create) {
+        s->state = STORE_ID_LOOK;
+        bwi_call_list(&s->call, &s->task, s->ctx->tier[s->tier], "runs/", NULL);
+        return BWI_STEP_WAIT;
+    }
     struct bwi_store_id id;
     if (e.status < 0 || bwi_store_id_decode(bwi_buf_span(&s->call.op.body), &id, &e) < 0) return end(s, &e);
     s->ctx->store_id[s->tier++] = id.id;
@@ -60,6 +73,7 @@ static enum bwi_step store_id_step(struct bwi_task *t) {
     switch ((enum store_id_state)s->state) {
     case STORE_ID_READ: return read_id(s);
     case STORE_ID_TAKE: return take_id(s);
+    case STORE_ID_LOOK: return look_for_runs(s);
     case STORE_ID_MADE: break;
     }
     /* Somebody else's id may have been first: whatever is there now counts. */

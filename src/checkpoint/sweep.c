@@ -118,7 +118,8 @@ static void tell(struct bwi_sweep *s, uint32_t severity, int status, const char 
     bwi_text_bytes(s->w->bytes, amount, sizeof amount);
     const struct bwi_key key = bwi_key_checkpoint(s->ctx->run, &c->id);
     bwi_findings_add(s->findings, severity, status, bwi_tier_name(s->tier), &c->id, key.s, NULL,
-                     "%s: %zu groups, %" PRIu64 " objects, %s", what, s->w->group_count, s->w->objects, amount);
+                     "%s: %zu group%s, %" PRIu64 " object%s, %s", what, s->w->group_count,
+                     s->w->group_count == 1 ? "" : "s", s->w->objects, s->w->objects == 1 ? "" : "s", amount);
 }
 
 static enum bwi_step done(struct bwi_sweep *s) {

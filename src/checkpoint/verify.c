@@ -358,10 +358,11 @@ static void report_sound(struct bwi_verify *v, enum bwi_tier t) {
     const struct bwi_verify_work *w = v->w;
     if (!v->tiers[t] || w->found[t] > 0 || w->order_count == 0) return;
     bwi_findings_add(v->findings, 0, 0, bwi_tier_name(t), &v->id, NULL, NULL,
-                     v->fast ? "complete: %" PRIu64 " of %zu groups, %" PRIu64 " packs; %" PRIu64
+                     v->fast ? "complete: %" PRIu64 " of %zu group%s, %" PRIu64 " pack%s; %" PRIu64
                                " bytes read, sizes and metadata only"
-                             : "sound: %" PRIu64 " of %zu groups, %" PRIu64 " packs, %" PRIu64 " bytes",
-                     w->group_count[t], w->order_count, w->pack_count[t], w->byte_count[t]);
+                             : "sound: %" PRIu64 " of %zu group%s, %" PRIu64 " pack%s, %" PRIu64 " bytes",
+                     w->group_count[t], w->order_count, w->order_count == 1 ? "" : "s", w->pack_count[t],
+                     w->pack_count[t] == 1 ? "" : "s", w->byte_count[t]);
 }
 
 static enum bwi_step verify_conclude(struct bwi_verify *v) {

@@ -85,7 +85,7 @@ struct bwi_verify_work {
 void bwi_verify_report(struct bwi_verify *v, enum bwi_tier tier, uint32_t group, const char *key, int status,
                        const char *text);
 /* A pack of a group is damaged, in these n extents (sorted in place); names the tensors that are hit. */
-void bwi_verify_report_pack(struct bwi_verify_group *g, uint32_t pack, const struct bw_error *e, uint64_t *bad,
+void bwi_verify_report_pack(struct bwi_verify_group *g, uint32_t pack, const struct bw_error *why, uint64_t *bad,
                             size_t n);
 bool bwi_verify_is_damage(int status);
 

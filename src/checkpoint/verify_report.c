@@ -19,10 +19,29 @@ static void count(struct bwi_verify *v, enum bwi_tier tier, uint32_t group, int 
     if (group != UINT32_MAX) v->w->bad[tier][group] = true;
 }
 
+/* What must be there and is not is damage; the store's own words about it say less than the object's kind. */
+static struct bw_error cause_of(int status, const char *text, const char *key) {
+    static const char *const kinds[] = {
+        [BWI_KEY_LAYOUT] = "layout",   [BWI_KEY_PACK] = "pack",           [BWI_KEY_SUMMARY] = "summary",
+        [BWI_KEY_CONTENT] = "content", [BWI_KEY_PLACEMENT] = "placement", [BWI_KEY_MANIFEST] = "manifest",
+        [BWI_KEY_INDEX] = "index"};
+    struct bwi_key_parts parts;
+    const char *kind = NULL;
+    struct bw_error e = BW_ERROR_INIT;
+    if (status == BW_E_NOTFOUND && bwi_key_parse(key, &parts) && (size_t)parts.kind < sizeof kinds / sizeof kinds[0])
+        kind = kinds[parts.kind];
+    if (kind != NULL)
+        (void)bwi_error_set(&e, BW_E_CORRUPT, "%s \"%s\" is missing", kind, key);
+    else
+        (void)bwi_error_set(&e, status, "%s", text);
+    return e;
+}
+
 void bwi_verify_report(struct bwi_verify *v, enum bwi_tier tier, uint32_t group, const char *key, int status,
                        const char *text) {
-    count(v, tier, group, status);
-    bwi_findings_add(v->findings, 2, status, bwi_tier_name(tier), &v->id, key, NULL, "%s", text);
+    const struct bw_error e = cause_of(status, text, key);
+    count(v, tier, group, e.status);
+    bwi_findings_add(v->findings, 2, e.status, bwi_tier_name(tier), &v->id, key, NULL, "%s", e.message);
 }
 
 /* ---- tensors ---- */
@@ -90,9 +109,11 @@ static void item_hit(struct hit *h, uint32_t item) {
     }
 }
 
-void bwi_verify_report_pack(struct bwi_verify_group *g, uint32_t pack, const struct bw_error *e, uint64_t *bad,
+void bwi_verify_report_pack(struct bwi_verify_group *g, uint32_t pack, const struct bw_error *why, uint64_t *bad,
                             size_t n) {
     const struct bwi_key key = bwi_verify_pack_key(g, pack);
+    const struct bw_error cause = cause_of(why->status, why->message, key.s);
+    const struct bw_error *e = &cause;
     struct hit h = {g, key.s, e, 0, 0};
     uint32_t last = UINT32_MAX;
     count(g->v, g->tier, g->group, e->status);

@@ -305,7 +305,7 @@ static void damage_in_several_objects_is_found_in_one_pass(void **state) {
     x.v.tiers[BWI_TIER_LOCAL] = false;
     verifying_run(&x);
     assert_int_equal(x.found.count, 1);
-    assert_non_null(strstr(x.found.list[0].message, "sound: 1 of 1 groups"));
+    assert_non_null(strstr(x.found.list[0].message, "sound: 1 of 1 group, 1 pack"));
     verifying_fini(&x);
     world_close(&w);
 }
@@ -421,7 +421,7 @@ static void without_a_manifest_the_groups_are_verified_all_the_same(void **state
         if (listing == 0) bwi_bucket_fail_next(w.bucket[1], BWI_STORE_LIST, NULL, BW_E_IO, false);
         verifying_init(&x, &f);
         verifying_run(&x);
-        assert_has(&x, "remote", manifest.s, NULL, "no such object");
+        assert_has(&x, "remote", manifest.s, NULL, "is missing");
         if (listing == 0) {
             assert_has(&x, "remote", bwi_key_groups("run", &f.id).s, NULL, "injected failure");
             assert_int_equal(count(&x, 0, NULL), 0); /* nothing was seen that could be called sound */
