@@ -68,6 +68,12 @@ static int unknown_option(const struct cli_verb *verb, const char *word, size_t 
                      near != NULL ? near : "", near != NULL ? "\"?" : "");
 }
 
+/* Options have no short form. -o is what others call the place that is written to. */
+static int unknown_short(const struct cli_verb *verb, const char *word, struct bw_error *err) {
+    bool output = word[1] == 'o' && cli_verb_option_help(verb, OPT_TO) != NULL;
+    return cli_usage(err, "unknown option \"%s\"%s", word, output ? "; did you mean \"--to\"?" : "");
+}
+
 /* An option of the table that this verb has, or OPT_COUNT. */
 static enum cli_opt find_option(const struct cli_verb *verb, const char *word, size_t n) {
     for (size_t i = 0; i < OPT_COUNT; i++) {
@@ -120,7 +126,7 @@ int cli_args_parse(const struct cli_verb *verb, int argc, char *const argv[], st
         else if (options && strncmp(word, "--", 2) == 0)
             rc = parse_long(&p, word + 2, err);
         else if (options && word[0] == '-' && word[1] != '\0')
-            rc = cli_usage(err, "unknown option \"%s\"", word);
+            rc = unknown_short(verb, word, err);
         else
             args.operands[args.operand_count++] = word;
     }

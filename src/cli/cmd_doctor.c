@@ -24,7 +24,7 @@ int cmd_doctor(const struct cli_args *args, struct bw_error *err) {
     } else {
         cli_findings_print(list, "CHECK", NULL);
     }
-    rc = cli_findings_exit(list);
+    rc = cli_findings_exit(list, false);
     bw_list_free(list);
     return rc;
 }

@@ -13,7 +13,13 @@ static void epilogue(const struct cli_work *work, const struct bw_list *list) {
     if (bw_list_count(list) == 0) (void)printf("nothing was left to drain\n");
 }
 
+static void note(const struct cli_work *work, const struct bw_list *list) {
+    (void)list;
+    if (work->local == NULL)
+        (void)fprintf(stderr, "only the remote tier was looked at: give --local URL to bring what lies on a node\n");
+}
+
 int cmd_drain(const struct cli_args *args, struct bw_error *err) {
-    struct cli_work work = {.args = args, .call = drain, .epilogue = epilogue};
+    struct cli_work work = {.args = args, .call = drain, .epilogue = epilogue, .note = note};
     return cli_work_run(&work, true, err);
 }

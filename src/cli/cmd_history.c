@@ -88,6 +88,9 @@ int cmd_history(const struct cli_args *args, struct bw_error *err) {
             print_json(list, run);
         else
             print_table(list);
+        size_t count = bw_list_count(list);
+        if (count > 0 && bw_list_history(list, count - 1, &r) && r.status == BW_E_CORRUPT)
+            cli_say_newest_damaged("history", run);
         for (size_t i = 0; rc == 0 && bw_list_history(list, i, &r); i++)
             if (r.status != 0) rc = bw_status_exit_code(r.status);
     }

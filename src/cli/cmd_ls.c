@@ -132,9 +132,15 @@ int cmd_ls(const struct cli_args *args, struct bw_error *err) {
     struct bw_catalog *catalog = NULL;
     const char *run = cli_operand(args, 0);
     bool json = args->opt[OPT_JSON].set;
+    bool damaged = false;
     int rc = cli_tiers(args, &tiers, err);
     if (rc == 0) rc = cli_catalog_open(&tiers, BW_CATALOG_READ_ONLY, &catalog, err);
     if (rc == 0) rc = run != NULL ? list_checkpoints(catalog, run, json, err) : list_runs(catalog, json, err);
+    if (rc == 0 && run != NULL) rc = cli_newest_damaged(catalog, run, &damaged, err);
+    if (damaged) {
+        cli_say_newest_damaged("ls", run);
+        rc = bw_status_exit_code(BW_E_CORRUPT);
+    }
     bw_catalog_close(catalog);
     return rc;
 }

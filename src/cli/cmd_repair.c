@@ -32,6 +32,8 @@ int cmd_repair(const struct cli_args *args, struct bw_error *err) {
     struct cli_work work = {.args = args, .call = repair, .members = members, .epilogue = epilogue};
     if (yes && allowed(args) == 0)
         return cli_usage(err, "--yes: expected what may be done: --copies, --history or --promote");
-    work.dry_run = !yes && allowed(args) != 0;
+    work.dry_run = !yes;
+    if (allowed(args) == 0) work.instead = "--yes with --copies, --history or --promote";
+    work.unmended = !yes || !args->opt[OPT_COPIES].set;
     return cli_work_run(&work, yes, err);
 }

@@ -27,12 +27,14 @@ static void members(const struct cli_work *work, json_t *root, const struct bw_l
 }
 
 static void epilogue(const struct cli_work *work, const struct bw_list *list) {
-    const char *how = work->args->opt[OPT_FAST].set ? "sizes and metadata" : "every hash";
     size_t bad = count(list, 2);
-    if (bad == 0)
-        (void)printf("sound: %s checked\n", how);
+    if (bad != 0)
+        (void)printf("not sound: %zu finding%s of damage or failure; see: breakwater repair %s\n", bad, cli_s(bad),
+                     work->run);
+    else if (work->args->opt[OPT_FAST].set)
+        (void)printf("complete: sizes and metadata checked; tensors were not read\n");
     else
-        (void)printf("not sound: %zu finding%s of damage or failure\n", bad, cli_s(bad));
+        (void)printf("sound: every hash checked\n");
 }
 
 int cmd_verify(const struct cli_args *args, struct bw_error *err) {

@@ -106,7 +106,7 @@ static int walk(struct cli_import *m, const char *folder, const char *sub,
 static int other_rank(const char *name, struct bw_error *err) {
     return cli_fail(err, BW_E_UNSUPPORTED,
                     "--with-blobs: found blobs or metadata of rank \"%.64s\": an import is a checkpoint of "
-                    "rank 0 alone",
+                    "rank 0 alone; leave out --with-blobs",
                     name);
 }
 

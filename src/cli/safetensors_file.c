@@ -23,8 +23,8 @@ static int map_file(struct cli_st_file *f, struct bw_error *err) {
     else if (!S_ISREG(st.st_mode))
         rc = cli_fail(err, BW_E_FORMAT, "\"%s\": expected a file", f->path);
     else if (st.st_size < 10)
-        rc = cli_fail(err, BW_E_FORMAT, "\"%s\": expected a safetensors file, found %lld bytes", f->path,
-                      (long long)st.st_size);
+        rc = cli_fail(err, BW_E_FORMAT, "\"%s\" is no safetensors file: expected 10 bytes at least, found %lld",
+                      f->path, (long long)st.st_size);
     if (rc == 0) {
         void *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (map == MAP_FAILED) {
@@ -163,12 +163,17 @@ static int parse_header(struct cli_st_file *f, struct bw_error *err) {
     json_error_t why;
     for (size_t i = 0; i < 8; i++) n |= (uint64_t)f->map[i] << (8 * i);
     if (n > HEADER_MAX || n > f->map_bytes - 8)
-        return cli_fail(err, BW_E_FORMAT, "\"%s\": expected a header of at most %llu bytes, found a length of %llu",
-                        f->path, (unsigned long long)(f->map_bytes - 8 < HEADER_MAX ? f->map_bytes - 8 : HEADER_MAX),
-                        (unsigned long long)n);
-    if (f->map[8] != '{') return cli_fail(err, BW_E_FORMAT, "\"%s\": expected the header to begin with {", f->path);
+        return cli_fail(
+            err, BW_E_FORMAT,
+            "\"%s\" is no safetensors file: expected a header of at most %llu bytes, found a length of %llu", f->path,
+            (unsigned long long)(f->map_bytes - 8 < HEADER_MAX ? f->map_bytes - 8 : HEADER_MAX), (unsigned long long)n);
+    if (f->map[8] != '{')
+        return cli_fail(err, BW_E_FORMAT, "\"%s\" is no safetensors file: expected the header to begin with {",
+                        f->path);
     json_t *root = json_loadb((const char *)f->map + 8, (size_t)n, JSON_REJECT_DUPLICATES, &why);
-    if (root == NULL) return cli_fail(err, BW_E_FORMAT, "\"%s\": header is no JSON object: %.160s", f->path, why.text);
+    if (root == NULL)
+        return cli_fail(err, BW_E_FORMAT, "\"%s\" is no safetensors file: its header is no JSON object: %.160s",
+                        f->path, why.text);
     int rc = parse_entries(f, root, f->map_bytes - 8 - n, err);
     json_decref(root);
     return rc;

@@ -110,20 +110,14 @@ int cli_show_json(const struct cli_show *show, struct bw_error *err) {
     int rc = 0;
     cli_json_set(root, "run", cli_json_text(show->run));
     cli_json_set(root, "checkpoint", cli_json_checkpoint(&show->row));
-    if (show->reader != NULL)
-        rc = add_tensors(show, root, err);
-    else
-        cli_json_set(root, "tensors", json_null());
-    if (rc == 0 && show->reader != NULL)
-        rc = add_blobs(show, root, err);
-    else if (rc == 0)
-        cli_json_set(root, "blobs", json_null());
+    if (show->reader != NULL) rc = add_tensors(show, root, err);
+    if (show->reader == NULL || rc < 0) cli_json_set(root, "tensors", json_null());
+    if (rc == 0 && show->reader != NULL) rc = add_blobs(show, root, err);
+    if (show->reader == NULL || rc < 0) cli_json_set(root, "blobs", json_null());
     if (rc == 0 && show->reader != NULL && show->args->opt[OPT_METADATA].set) rc = add_metadata(show, root, err);
+    if (rc < 0) (void)json_object_del(root, "metadata");
     add_objects(show, root);
     add_refs(show, root);
-    if (rc < 0)
-        json_decref(root);
-    else
-        cli_json_print(root);
+    cli_json_print(root);
     return rc;
 }

@@ -19,8 +19,12 @@ static void print_head(const struct cli_show *s) {
                      cli_age_text(r->unix_ms, cli_now_unix_ms(), age));
     (void)printf("size        %s\n", cli_bytes_or_dash(r->bytes, size));
     if (r->groups != 0) (void)printf("ranks       %u in %u group%s\n", r->world, r->groups, cli_s(r->groups));
-    (void)printf("complete    %u groups remote, %u local; %u damaged, %u failed\n", r->groups_remote, r->groups_local,
-                 r->damaged, r->failed);
+    (void)printf("complete    %u group%s remote", r->groups_remote, cli_s(r->groups_remote));
+    if (s->local != NULL)
+        (void)printf(", %u local", r->groups_local);
+    else
+        (void)printf("; no local tier given");
+    (void)printf("; %u damaged, %u failed\n", r->damaged, r->failed);
 }
 
 static int print_boxes(const struct cli_show *s, const struct bw_tensor_info *t, struct bw_error *err) {
@@ -153,13 +157,13 @@ int cli_show_text(const struct cli_show *show, struct bw_error *err) {
     int rc = 0;
     print_head(show);
     if (show->reader == NULL)
-        (void)printf("\nnot committed: its tensors cannot be read\n");
+        (void)printf("\n%s: its tensors cannot be read\n",
+                     cli_show_readable(show) ? "damaged metadata" : "not committed");
     else
         rc = print_tensors(show, err);
     if (rc == 0 && show->reader != NULL) rc = print_blobs(show, err);
     if (rc == 0 && show->reader != NULL && show->args->opt[OPT_METADATA].set) rc = print_metadata(show, err);
-    if (rc < 0) return rc;
     print_objects(show);
     print_refs(show);
-    return 0;
+    return rc;
 }

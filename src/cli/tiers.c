@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opening what the command line names. */
 #include <fnmatch.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,6 +78,26 @@ int cli_choice_row(const struct cli_choice *choice, const char *run, const struc
     if (choice->by_id) return cli_fail(err, BW_E_NOTFOUND, "run \"%s\" has no checkpoint \"%s\"", run, choice->id);
     return cli_fail(err, BW_E_NOTFOUND, "run \"%s\" has no live checkpoint of step %llu", run,
                     (unsigned long long)choice->step);
+}
+
+int cli_newest_damaged(struct bw_catalog *catalog, const char *run, bool *ret, struct bw_error *err) {
+    struct bw_list *list = NULL;
+    struct bw_run_info r;
+    bool damaged = false;
+    int rc = bw_catalog_runs(catalog, &list, err);
+    for (size_t i = 0; rc == 0 && bw_list_run(list, i, &r); i++)
+        if (strcmp(r.run, run) == 0) damaged = r.status == BW_E_CORRUPT;
+    bw_list_free(list);
+    if (rc == 0) *ret = damaged;
+    return rc;
+}
+
+void cli_say_newest_damaged(const char *verb, const char *run) {
+    (void)fflush(stdout);
+    (void)fprintf(stderr,
+                  "breakwater %s: warning: the newest history entry is damaged; this is the state before it: see "
+                  "breakwater repair %s\n",
+                  verb, run);
 }
 
 int cli_reader_open(const struct cli_tiers *tiers, const char *run, const struct cli_choice *choice,

@@ -35,6 +35,10 @@ int cli_choice_parse(const char *text, struct cli_choice *ret, struct bw_error *
 /* Its row in a list of checkpoints. By step only live ones count. */
 int cli_choice_row(const struct cli_choice *choice, const char *run, const struct bw_list *list,
                    struct bw_checkpoint_row *ret, struct bw_error *err);
+/* Whether the newest entry of the run's history is damaged; then all that is shown is the state before it. */
+int cli_newest_damaged(struct bw_catalog *catalog, const char *run, bool *ret, struct bw_error *err);
+/* After the output: says so on standard error. */
+void cli_say_newest_damaged(const char *verb, const char *run);
 int cli_reader_open(const struct cli_tiers *tiers, const char *run, const struct cli_choice *choice,
                     uint64_t memory_bytes, struct bw_restore **ret, struct bw_error *err);
 

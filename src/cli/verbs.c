@@ -273,7 +273,8 @@ const struct cli_verb cli_verbs[] = {
         .brief = "finish what a dead process left on the local tier",
         .text =
             "Copies groups that are complete on the local tier, and may still count, to the remote tier, and commits "
-            "what is complete there. Says what was done, and which checkpoints still lack which groups.",
+            "what is complete there. Says what was done, and which checkpoints still lack which groups. Without "
+            "--local only the remote tier is looked at.",
         .operands = run_operand,
         .examples = drain_examples,
         .tiers = true,
@@ -326,8 +327,10 @@ const struct cli_verb cli_verbs[] = {
         .name = "repair",
         .run = cmd_repair,
         .brief = "put right damaged copies or a damaged history",
-        .text = "Says what is damaged and what of it can be put right. With --yes it does what the other options "
-                "allow. The exit code is 3 when damage remains.",
+        .text =
+            "Says what is damaged and what of it can be put right. With --yes it does what the other options "
+            "allow; without it this is a dry run. The exit code is 3 when damage remains, so a dry run that finds any "
+            "gives 3.",
         .operands = run_operand,
         .options = repair_options,
         .examples = repair_examples,

@@ -16,7 +16,7 @@ const char *cli_severity_word(uint32_t severity) {
 
 /* An object that must be there and is gone is damage too. */
 static bool is_damage(const struct bw_finding *f) {
-    return f->severity >= 2 && (f->status == BW_E_CORRUPT || f->status == BW_E_FORMAT || f->status == BW_E_NOTFOUND);
+    return f->status == BW_E_CORRUPT || f->status == BW_E_FORMAT || f->status == BW_E_NOTFOUND;
 }
 
 static const char *result_word(const struct bw_finding *f) {
@@ -58,14 +58,14 @@ void cli_findings_print(const struct bw_list *list, const char *object_head, con
     cli_table_fini(&t);
 }
 
-int cli_findings_exit(const struct bw_list *list) {
+int cli_findings_exit(const struct bw_list *list, bool unmended) {
     struct bw_finding f;
     int code = 0;
     if (list == NULL) return 0;
     for (size_t i = 0; bw_list_finding(list, i, &f); i++) {
-        if (f.severity < 2) continue;
-        if (is_damage(&f)) return bw_status_exit_code(BW_E_CORRUPT);
-        if (code == 0) code = bw_status_exit_code(f.status) > 0 ? bw_status_exit_code(f.status) : 1;
+        if (is_damage(&f) && (f.severity >= 2 || (unmended && f.severity == 1 && f.id[0] != '\0')))
+            return bw_status_exit_code(BW_E_CORRUPT);
+        if (f.severity >= 2 && code == 0) code = bw_status_exit_code(f.status) > 0 ? bw_status_exit_code(f.status) : 1;
     }
     return code;
 }

@@ -20,7 +20,8 @@ bool cli_filter_hides(const struct cli_filter *filter, const struct bw_finding *
 /* Prints findings as a table. `object_head` NULL: the object goes into the message; else it is a column of that name.
  * `filter` may be NULL. */
 void cli_findings_print(const struct bw_list *list, const char *object_head, const struct cli_filter *filter);
-/* 0 without a finding of severity 2; 3 when one of them is damage; else the exit code of the first. */
-int cli_findings_exit(const struct bw_list *list);
+/* 0 without a finding of severity 2; 3 when one of them is damage; else the exit code of the first. `unmended`: what is
+ * damaged in a checkpoint and was left so although it could be mended, a warning, counts as damage too. */
+int cli_findings_exit(const struct bw_list *list, bool unmended);
 
 #endif

@@ -40,6 +40,7 @@ int cli_work_run(struct cli_work *work, bool writes, struct bw_error *err) {
     struct cli_call call = {work->args->verb->name, run_call, read_progress, &running};
     work->run = cli_operand(work->args, 0);
     int rc = cli_tiers(work->args, &tiers, err);
+    if (rc == 0) work->local = tiers.local;
     if (rc == 0) rc = cli_catalog_open(&tiers, writes ? 0 : BW_CATALOG_READ_ONLY, &work->catalog, err);
     if (rc == 0) rc = cli_call_long(&call, err);
     if (rc == 0) {
@@ -48,8 +49,11 @@ int cli_work_run(struct cli_work *work, bool writes, struct bw_error *err) {
         else
             print_text(work, running.list);
         (void)fflush(stdout); /* the result comes before the note about it */
-        if (work->dry_run) (void)fprintf(stderr, "nothing was changed: this was a dry run, --yes does it\n");
-        rc = cli_findings_exit(running.list);
+        if (work->dry_run)
+            (void)fprintf(stderr, "nothing was changed: this was a dry run, %s does it\n",
+                          work->instead != NULL ? work->instead : "--yes");
+        if (work->note != NULL) work->note(work, running.list);
+        rc = cli_findings_exit(running.list, work->unmended);
     }
     bw_list_free(running.list);
     bw_catalog_close(work->catalog);

@@ -8,6 +8,7 @@
 struct cli_work {
     const struct cli_args *args;
     const char *run;
+    const char *local; /* URL of the local tier, NULL: none was given. Set before `call` */
     struct bw_catalog *catalog;
     /* Does the work; *ret is the list of findings. */
     int (*call)(struct cli_work *work, struct bw_list **ret, struct bw_error *err);
@@ -15,8 +16,12 @@ struct cli_work {
     void (*members)(const struct cli_work *work, json_t *root, const struct bw_list *list);
     /* Prints after the table, in text mode. NULL: nothing. */
     void (*epilogue)(const struct cli_work *work, const struct bw_list *list);
+    /* Prints to standard error after the result, in every mode. NULL: nothing. */
+    void (*note)(const struct cli_work *work, const struct bw_list *list);
     struct cli_filter filter;
-    bool dry_run; /* says at the end that nothing was changed */
+    bool dry_run;        /* says at the end that nothing was changed */
+    const char *instead; /* what to give for more than a dry run; NULL: "--yes" */
+    bool unmended;       /* damage that could be mended, and was left, decides the exit code too */
     void *ctx;    /* of the verb */
 };
 

@@ -27,3 +27,9 @@ breakwater verify r --fast; echo "exit $?"
 rm "$pack"
 breakwater verify r; echo "exit $?"
 breakwater show r > /dev/null; echo "exit $?"
+breakwater repair r; echo "exit $?"
+rm -f $(find remote -name 'manifest*')
+breakwater verify r --fast; echo "exit $?"
+breakwater show r > out.txt 2> err.txt; echo "exit $?"; head -1 err.txt
+grep -e '^step' -e 'cannot be read' -e '^objects' out.txt
+breakwater show r --json 2> err.txt > out.json; echo "exit $?"; "$PYTHON" "$TOOLS/json_check.py" show < out.json

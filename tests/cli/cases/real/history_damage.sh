@@ -18,6 +18,9 @@ with open(sys.argv[1], "r+b") as f:
     f.write(bytes([byte ^ 1]))
 END
 breakwater history r > out; echo "exit $?"; tail -1 out
+breakwater ls r; echo "exit $?"
+breakwater ls r --json > out.json; echo "exit $?"; "$PYTHON" "$TOOLS/json_check.py" ls < out.json
+breakwater show r > out; echo "exit $?"; grep '^step' out
 breakwater verify r > out; echo "exit $?"; grep damaged out
 breakwater import --run r --step 3 --job j --allow-node-local a.safetensors; echo "exit $?"
 breakwater prune r --keep-last 1 --yes; echo "exit $?"

@@ -16,3 +16,8 @@ breakwater show r 2; echo "exit $?"
 breakwater ls ../r; echo "exit $?"
 breakwater ls "$(printf 'x%.0s' $(seq 129))"; echo "exit $?"
 find . -name x -o -name other
+breakwater drain r; echo "exit $?"
+breakwater drain r --local "file://$PWD/local"; echo "exit $?"
+breakwater export r -o x 2>&1 | head -1
+echo "this is no safetensors file" > b.safetensors
+breakwater import --run r --step 2 --job j b.safetensors --allow-node-local; echo "exit $?"
