@@ -44,13 +44,19 @@ static enum bwi_step make_id(struct bwi_store_ids *s) {
     return BWI_STEP_WAIT;
 }
 
-/* Runs without an identity beside them have lost it: a new one would make all of them foreign. */
+/* Runs without an identity beside them have lost it: a new one would make all of them foreign. But the identity is made
+ * first, so whoever sees a run may have been overtaken by its maker: it reads the identity once more. */
 static enum bwi_step look_for_runs(struct bwi_store_ids *s) {
     struct bw_error e = s->call.op.error;
-    if (e.status == 0 && s->call.op.names.len > 0)
-        bwi_error_set(&e, BW_E_FOREIGN,
-                      "it holds runs, but \"" STORE_ID_KEY "\" is missing: put that back, or choose an empty place");
-    return e.status < 0 ? end(s, &e) : make_id(s);
+    if (e.status < 0) return end(s, &e);
+    if (s->call.op.names.len == 0) return make_id(s);
+    if (!s->looked) {
+        s->looked = true;
+        return read_id(s);
+    }
+    bwi_error_set(&e, BW_E_FOREIGN,
+                  "it holds runs, but \"" STORE_ID_KEY "\" is missing: put that back, or choose an empty place");
+    return end(s, &e);
 }
 
 static enum bwi_step take_id(struct bwi_store_ids *s) {
@@ -63,6 +69,7 @@ static enum bwi_step take_id(struct bwi_store_ids *s) {
     struct bwi_store_id id;
     if (e.status < 0 || bwi_store_id_decode(bwi_buf_span(&s->call.op.body), &id, &e) < 0) return end(s, &e);
     s->ctx->store_id[s->tier++] = id.id;
+    s->looked = false;
     s->state = STORE_ID_READ;
     return BWI_STEP_AGAIN;
 }
@@ -86,5 +93,6 @@ void bwi_store_ids_start(struct bwi_store_ids *s, struct bwi_loop *loop, struct 
     s->task.name = "store-id";
     s->state = STORE_ID_READ;
     s->tier = 0;
+    s->looked = false;
     bwi_task_start(loop, &s->task, parent);
 }

@@ -14,6 +14,7 @@ struct bwi_store_ids {
     /* inside */
     int state;
     int tier;
+    bool looked; /* runs were seen beside a missing identity */
     struct bwi_call call;
     struct bwi_buf bytes;
 };
