@@ -90,6 +90,7 @@ struct bwi_save {
     struct bw_save_stats stats;
     uint32_t drain_failures;
     struct bwi_room room;
+    bool room_may_come; /* when room was looked for last, something in flight could free some */
     struct bwi_pack_write write;
     struct bwi_publish publish;
     struct bwi_drain drain;

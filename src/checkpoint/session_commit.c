@@ -8,6 +8,10 @@
 #include "base/vec.h"
 #include "checkpoint/session_private.h"
 
+/* A decision that the store does not take is told after so long, and tried again: a create that had no answer and an
+ * entry that is created anew can only both be refused or one of them be there. */
+#define COMMIT_PATIENCE_NS (30 * BWI_NS_PER_S)
+
 enum committer_state { COMMITTER_SLEEP, COMMITTER_PICK, COMMITTER_LOOK };
 
 struct target {
@@ -78,7 +82,7 @@ static enum bwi_step pick(struct bwi_committer *c) {
                                     .world = t->world,
                                     .lineage_of = &c->s->head.entry,
                                     .cache = &c->s->index_cache,
-                                    .deadline_ns = BWI_NEVER};
+                                    .deadline_ns = bwi_loop_now_ns(c->task.loop) + COMMIT_PATIENCE_NS};
     c->started = true;
     c->state = COMMITTER_LOOK;
     bwi_commit_start(&c->commit, c->task.loop, &c->task);

@@ -10,6 +10,9 @@ enum keeper_state { KEEPER_SLEEP, KEEPER_RETIRE, KEEPER_RETIRED, KEEPER_SWEEP, K
 /* Data stays for the grace anyway, so more sweeps than a few per grace find nothing. */
 #define SWEEPS_PER_GRACE 4u
 
+/* A retirement that the store does not take is told after so long; the next commit tries again. */
+#define RETIRE_PATIENCE_NS (30 * BWI_NS_PER_S)
+
 struct bwi_keeper {
     struct bwi_task task;
     struct bwi_session *s;
@@ -40,7 +43,8 @@ static enum bwi_step start_retire(struct bwi_keeper *k) {
         k->state = KEEPER_SWEEP;
         return BWI_STEP_AGAIN;
     }
-    k->decide = (struct bwi_decide){.ctx = k->s->ctx, .next = retire, .user = k, .deadline_ns = BWI_NEVER};
+    k->decide = (struct bwi_decide){
+        .ctx = k->s->ctx, .next = retire, .user = k, .deadline_ns = bwi_loop_now_ns(k->task.loop) + RETIRE_PATIENCE_NS};
     k->state = KEEPER_RETIRED;
     bwi_decide_start(&k->decide, k->task.loop, &k->task);
     return BWI_STEP_WAIT;

@@ -121,6 +121,7 @@ static void start_room(struct bwi_save *v) {
                                 .need_bytes = v->plan.stored_bytes + promised(v),
                                 .beside_bytes = beside_packs(&v->plan),
                                 .quota_bytes = s->cfg.local_quota_bytes};
+    v->room_may_come = others_may_free_room(v);
     bwi_room_start(&v->room, ctx_of(v)->loop, &v->task);
 }
 
@@ -157,7 +158,8 @@ static enum bwi_step make_room(struct bwi_save *v) {
     v->room.task.step = NULL;
     if (e.status < 0) return fail(v, &e);
     if (fits) return there_is_room(v);
-    if (others_may_free_room(v)) return pause_save(v);
+    /* What ended while it was looked for may have freed enough. */
+    if (v->room_may_come || others_may_free_room(v)) return pause_save(v);
     bwi_error_set(&e, BW_E_NOSPACE, "%llu bytes do not fit on the local tier, and nothing there may be evicted",
                   (unsigned long long)v->plan.stored_bytes);
     return fail(v, &e);
