@@ -266,8 +266,9 @@ BW_API int bw_catalog_drain(struct bw_catalog *catalog, const char *run, struct 
                             struct bw_error *err);
 
 /** What bw_catalog_repair may do; 0: tell only. */
-#define BW_REPAIR_COPIES  UINT32_C(1) /**< put right damaged copies from a sound one on the other tier */
-#define BW_REPAIR_HISTORY UINT32_C(2) /**< if the newest entry is damaged: begin a new era from the newest sound one   \
+#define BW_REPAIR_COPIES UINT32_C(1) /**< put right damaged copies from a sound one on the other tier */
+#define BW_REPAIR_HISTORY                                                                                              \
+    UINT32_C(2)                       /**< if the newest entry is damaged: begin a new era from the newest sound one   \
                                        */
 #define BW_REPAIR_PROMOTE UINT32_C(4) /**< if the store is an archive: let it decide from now on */
 

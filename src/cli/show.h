@@ -11,7 +11,7 @@ struct cli_show {
     struct bw_checkpoint_row row;
     struct bw_list *objects;
     struct bw_list *refs;
-    const char *local; /* URL of the local tier, NULL: none was given */
+    const char *local;              /* URL of the local tier, NULL: none was given */
     struct bw_restore *reader;      /* NULL: its tensors cannot be read */
     struct bw_checkpoint_info info; /* zero without a reader */
     uint64_t blobs_there;

@@ -22,7 +22,7 @@ struct cli_work {
     bool dry_run;        /* says at the end that nothing was changed */
     const char *instead; /* what to give for more than a dry run; NULL: "--yes" */
     bool unmended;       /* damage that could be mended, and was left, decides the exit code too */
-    void *ctx;    /* of the verb */
+    void *ctx;           /* of the verb */
 };
 
 /* Opens the catalog (read-only unless `writes`), calls, prints. Returns an exit code or a negative status. */
