@@ -13,8 +13,8 @@
  *
  * Guarantees
  *   - The first error wins: nothing that happens during clean-up overwrites it.
- *   - A function that succeeds leaves the object as it was.
- *   - A function that fails replaces whatever an earlier call left in it.
+ *   - A function clears the object when it begins: after success it says that nothing failed, after
+ *     a failure it holds that failure, whatever an earlier call left in it.
  *   - No allocation: the object has a fixed size and may be copied with `=`.
  *
  * Messages are one line, lower case, context outermost first. They name the
