@@ -309,8 +309,8 @@ static int check_index(const struct bwi_verify_work *w, struct bwi_span bytes, s
 
 static enum bwi_step verify_index(struct bwi_verify *v) {
     struct bwi_verify_work *w = v->w;
-    struct bw_error e = w->call.op.error;
     if (w->call.busy) return BWI_STEP_WAIT;
+    struct bw_error e = w->call.op.error;
     if (e.status == 0) (void)check_index(w, bwi_buf_span(&w->call.op.body), &e);
     if (e.status == BW_E_NOMEM) {
         (void)bwi_error_copy(&v->task.error, &e);
