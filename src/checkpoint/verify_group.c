@@ -270,8 +270,8 @@ static enum bwi_step group_copy(struct bwi_verify_group *g) {
 static enum bwi_step group_head(struct bwi_verify_group *g) {
     const struct bwi_pack_ref *pack = &g->meta.placement.packs[g->pack];
     const struct bwi_store_op *op = &g->call.op;
-    struct bw_error e = op->error;
     if (g->call.busy) return BWI_STEP_WAIT;
+    struct bw_error e = op->error;
     if (e.status == 0 && op->size_bytes != pack->file_bytes) {
         (void)bwi_error_set(&e, BW_E_CORRUPT, "the file has %" PRIu64 " bytes, expected %" PRIu64, op->size_bytes,
                             pack->file_bytes);
