@@ -15,6 +15,7 @@ import json
 import os
 import pathlib
 import platform
+import re
 import subprocess
 import sys
 import time
@@ -29,6 +30,8 @@ SANITIZER_OPTIONS = {
     "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1",
 }
 PASSED = {"OK", "EXPECTEDFAIL"}
+TELLING = re.compile(r"^\[ +(ERROR|LINE|FAILED) +\]|[Ff]ail|[Ee]rror|SUMMARY|WARNING: Thread|^ +status |!=|no space")
+TOLD = 30
 
 
 @dataclasses.dataclass
@@ -71,6 +74,13 @@ def without_address_randomisation():
         return []
 
 
+def telling_lines(test):
+    """The lines of a failed test's output that say what failed; all is in the log that meson names."""
+    said = (test.get("stdout", "") + "\n" + test.get("stderr", "")).splitlines()
+    told = [line for line in said if TELLING.search(line) and not line.startswith(("[ RUN", "[       OK"))]
+    return told[:TOLD] or said[-TOLD:]
+
+
 def run(build, kind, chosen, count):
     command = [MESON, "test", "-C", build, "--no-rebuild", "--print-errorlogs"]
     command += ["--timeout-multiplier", str(SLOWER[kind]), *chosen]
@@ -92,6 +102,8 @@ def run(build, kind, chosen, count):
         else:
             count.failed += 1
             print(f"failed ({kind}): {test['name']}: {test['result']}")
+            for line in telling_lines(test):
+                print("    " + line[:400])
     if len(lines) < len(chosen):
         print(f"{build}: {len(chosen)} tests were to run, {len(lines)} did")
         count.failed += len(chosen) - len(lines)

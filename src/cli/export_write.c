@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "cli/export.h"
@@ -102,11 +103,19 @@ static int write_piece(void *ctx, const struct cli_piece *p, const unsigned char
     return 0;
 }
 
+/* Asked before reserving: a file system may take all that is free from everybody before it says no. */
+static bool is_beyond_free(int fd, uint64_t bytes) {
+    struct statvfs fs;
+    return fstatvfs(fd, &fs) == 0 && fs.f_blocks > 0 && fs.f_frsize > 0 && bytes / fs.f_frsize > fs.f_bfree;
+}
+
 /* A full disk is found before the first byte where the file system can tell. */
 static int reserve(int fd, uint64_t bytes, const char *name, struct bw_error *err) {
     if (bytes > INT64_MAX)
         return cli_fail(err, BW_E_LIMIT, "write \"%s\": %llu bytes are too many for a file", name,
                         (unsigned long long)bytes);
+    if (is_beyond_free(fd, bytes))
+        return cli_fail_errno(err, ENOSPC, "write \"%s\" of %llu bytes", name, (unsigned long long)bytes);
     if (ftruncate(fd, (off_t)bytes) != 0) return cli_fail_errno(err, errno, "write \"%s\"", name);
     if (bytes > 0 && fallocate(fd, 0, 0, (off_t)bytes) != 0 && (errno == ENOSPC || errno == EDQUOT))
         return cli_fail_errno(err, errno, "write \"%s\" of %llu bytes", name, (unsigned long long)bytes);

@@ -133,11 +133,23 @@ static int system_truncate(struct bwi_os *os, int fd, uint64_t size) {
     return bwi_os_result(rc);
 }
 
-/* Not posix_fallocate: where the file system cannot reserve, the C library would write zeros through the whole file. */
+/* Whether all that is free would not be enough. A file system that does not say how much that is has no blocks. */
+static bool is_beyond_free(int fd, uint64_t bytes) {
+    struct statfs fs;
+    int rc;
+    RESTART(rc, fstatfs(fd, &fs));
+    if (rc != 0 || fs.f_blocks == 0 || fs.f_bsize <= 0) return false;
+    return bytes / (uint64_t)fs.f_bsize > fs.f_bfree;
+}
+
+/* Not posix_fallocate: where the file system cannot reserve, the C library would write zeros through the whole file.
+ * And nothing is asked for that cannot be had: ext4 takes all that is free before it says no, and whoever else writes
+ * to that disk meanwhile finds it full. */
 static int system_reserve(struct bwi_os *os, int fd, uint64_t bytes) {
     (void)os;
     if (bytes == 0) return 0;
     if (bytes > INT64_MAX) return -EFBIG;
+    if (is_beyond_free(fd, bytes)) return -ENOSPC;
     int rc;
     RESTART(rc, fallocate(fd, 0, 0, (off_t)bytes));
     if (rc != 0 && errno == ENOSYS) return -EOPNOTSUPP;

@@ -289,6 +289,7 @@ static void reserving_allocates_or_says_that_it_cannot(void **state) {
     (void)os->close(os, fd);
 }
 
+/* At once, and without having filled the disk on the way to the answer. */
 static void reserving_more_than_there_is_fails(void **state) {
     (void)state;
     const int fd = new_file("f", "");
@@ -296,6 +297,9 @@ static void reserving_more_than_there_is_fails(void **state) {
     assert_int_equal(os->space(os, fd, &space), 0);
     const int rc = os->reserve(os, fd, space.total_bytes + (UINT64_C(1) << 30));
     assert_true(rc == -ENOSPC || rc == -EOPNOTSUPP || rc == -EFBIG);
+    struct bwi_os_stat st;
+    assert_int_equal(os->stat_fd(os, fd, &st), 0);
+    assert_int_equal(st.alloc_bytes, 0);
     (void)os->close(os, fd);
 }
 
