@@ -18,20 +18,16 @@ static int load(struct bw_checkpointer *ck, float counter[2][3], uint64_t *step,
     struct bw_resumed from;
     bw_checkpointer_resumed(ck, &from);
     if (!from.from_checkpoint) return 0; /* a new run */
-    struct bw_slice slice = BW_SLICE_INIT;
-    slice.name = "counter", slice.dtype = BW_F32, slice.dims = 2, slice.data = counter;
     struct bw_restore *restore = NULL;
     int rc = bw_restore_open(ck, &restore, err);
-    if (rc == 0) rc = bw_restore_read(restore, &slice, 1, err);
+    if (rc == 0) rc = bw_restore_read(restore, &BW_SLICE_OF("counter", BW_F32, counter, 2, 3), 1, err);
     bw_restore_close(restore);
     if (rc == 0) *step = from.step;
     return rc;
 }
 
 static int save(struct bw_checkpointer *ck, const float counter[2][3], uint64_t step, struct bw_error *err) {
-    const uint64_t shape[2] = {2, 3};
-    struct bw_tensor tensor = BW_TENSOR_INIT;
-    tensor.name = "counter", tensor.dtype = BW_F32, tensor.dims = 2, tensor.shape = shape, tensor.data = counter;
+    const struct bw_tensor tensor = BW_TENSOR_OF("counter", BW_F32, counter, 2, 3);
     struct bw_save *saving = NULL;
     int rc = bw_save_begin(ck, step, &saving, err);
     if (rc == 0) rc = bw_save_tensor(saving, &tensor, err);             /* describes memory; copies nothing */

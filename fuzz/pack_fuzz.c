@@ -6,6 +6,7 @@
 
 static void same_entries(const struct bwi_pack_header *a, const struct bwi_pack_header *b) {
     fuzz_require(a->count == b->count && a->data_bytes == b->data_bytes);
+    fuzz_require(bwi_span_eq(a->metadata, b->metadata));
     for (size_t i = 0; i < a->count; i++) {
         const struct bwi_pack_entry *x = &a->entries[i], *y = &b->entries[i];
         fuzz_require(x->begin == y->begin && x->end == y->end && x->dtype == y->dtype && x->dims == y->dims);

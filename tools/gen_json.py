@@ -15,7 +15,7 @@ TOP = """\
 <!-- Made by tools/gen_json.py from doc/schema/. Do not edit. -->
 # What `--json` prints
 
-Every verb that lists or reads prints one JSON object with `--json`. Its member `schema` names what it is:
+Every verb but `completion` and `help` prints one JSON object with `--json`. Its member `schema` names what it is:
 `breakwater-<verb>/<version>`. The version rises when a member changes its meaning or goes away; members may be added at
 any time, so a reader ignores those that it does not know. The machine-readable form of this page is
 `doc/schema/<verb>.json` (JSON Schema, draft 2020-12).

@@ -19,7 +19,8 @@
  *     `struct bw_error` that comes last. Outputs are written only on success.
  *   - Objects are opaque; whoever opened one closes it. Closing NULL is allowed.
  *   - Option structs begin with `struct_size` and are initialised with their `_INIT` macro, so a
- *     program that was compiled against an older header goes on working.
+ *     program that was compiled against an older header goes on working. A size that no header
+ *     had, such as one that ends inside a member, is BW_E_INVALID.
  *   - Units are in the names: `_bytes`, `_ms`, `_ns`, `_bytes_per_s`.
  *   - The library never prints, aborts, installs a signal handler, reads the environment, or calls
  *     back into the caller's code. Its threads block all signals.

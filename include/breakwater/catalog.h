@@ -24,8 +24,17 @@
  *   - Deleting is a retire entry first and a sweep afterwards; a crash in between is finished
  *     by the next sweep.
  *
+ * Deadlines: a mount that does not answer cannot be called off, but nobody has to wait for it.
+ *   - A call that sees no sign of life from the tiers for `io_timeout_ms` returns
+ *     BW_E_TIMEOUT. What it asked for ends at the next point at which it can, once the mount
+ *     answers again; until then it may have happened in part, as if the process had been
+ *     killed. Its arguments are copies, so nothing of the caller's is touched any more.
+ *   - The catalog stays usable: the next call waits, with the same deadline, until the one
+ *     before has come back. Closing never waits for it: what hangs frees the rest by itself.
+ *   - A process that ends meanwhile may be held by the kernel until the mount answers.
+ *
  * Threads: one thread at a time per catalog; different catalogs are independent. The calls
- * block and run on the calling thread; a pool does the I/O.
+ * block; each does its work on a thread of its own, and a pool does the I/O.
  */
 #ifndef BW_CATALOG_H
 #define BW_CATALOG_H
@@ -49,9 +58,9 @@ struct bw_catalog_options {
     const char *remote_url;       /**< Required. The authority, or an archive. */
     const char *local_url;        /**< Optional. A node's local tier. */
     uint64_t memory_budget_bytes; /**< Optional. Default 256 MiB, at least 64 MiB; touched as needed. */
-    uint64_t io_timeout_ms;       /**< Optional. Default 120,000 ms without progress fails a call. */
-    uint32_t io_threads;          /**< Optional. 0: by the number of CPUs. */
-    uint32_t reserved;            /**< 0 */
+    uint64_t io_timeout_ms; /**< Optional. Without an answer for so long a call fails; default 120,000, 0: never. */
+    uint32_t io_threads;    /**< Optional. 0: by the number of CPUs. */
+    uint32_t reserved;      /**< 0 */
 };
 
 /** The tiers are opened read-only; nothing that changes them is allowed. */
@@ -61,11 +70,14 @@ struct bw_catalog_options {
 #define BW_CATALOG_OPTIONS_INIT                                                                                        \
     { sizeof(struct bw_catalog_options), 0, 0, 0, UINT64_C(268435456), UINT64_C(120000), 0, 0 }
 
-/** Opens. BW_E_NOTFOUND: the remote tier does not exist (a catalog never creates one). */
+/**
+ * Opens. BW_E_NOTFOUND: the remote tier does not exist (a catalog never creates one);
+ * BW_E_TIMEOUT: a tier does not answer.
+ */
 BW_API int bw_catalog_open(const struct bw_catalog_options *options, struct bw_catalog **ret_catalog,
                            struct bw_error *err);
 
-/** Closes. NULL is allowed. */
+/** Closes. NULL is allowed. Does not wait for a call that has ended with BW_E_TIMEOUT. */
 BW_API void bw_catalog_close(struct bw_catalog *catalog);
 
 /** How far a long call has come. Any thread may ask while another one is inside a call of the catalog. */
@@ -91,7 +103,7 @@ BW_API size_t bw_list_count(const struct bw_list *list);
 /** A run, as bw_catalog_runs lists it. */
 struct bw_run_info {
     char run[BW_NAME_BYTES]; /**< name */
-    int32_t status;          /**< 0, or why its history cannot be read */
+    int32_t status;          /**< 0, or what is wrong with its history; BW_E_CORRUPT: the newest entry is damaged */
     uint32_t attempt;        /**< number of the current attempt, 0: none */
     uint64_t live;           /**< committed checkpoints that are live */
     uint64_t shelved;        /**< committed ones that were set aside */
@@ -103,6 +115,9 @@ struct bw_run_info {
 
 /** All runs of the remote tier, by name. */
 BW_API int bw_catalog_runs(struct bw_catalog *catalog, struct bw_list **ret_list, struct bw_error *err);
+/** One run, without a look at the others. BW_E_NOTFOUND: there is none of that name. */
+BW_API int bw_catalog_run(struct bw_catalog *catalog, const char *run, struct bw_run_info *ret_run,
+                          struct bw_error *err);
 /** The i-th run. false when i is not below the count. */
 BW_API bool bw_list_run(const struct bw_list *list, size_t i, struct bw_run_info *ret_run);
 
@@ -121,7 +136,7 @@ struct bw_checkpoint_row {
     char id[BW_ID_BYTES];   /**< checkpoint id */
     uint64_t step;          /**< training step */
     uint32_t attempt;       /**< attempt that made it */
-    uint32_t tri;           /**< try: one making of the step in that attempt */
+    uint32_t save_try;      /**< which making of the step in that attempt: 0, and one more for each repetition */
     uint32_t world;         /**< ranks; 0: unknown */
     uint32_t groups;        /**< groups; 0: unknown */
     uint32_t state;         /**< enum bw_checkpoint_state */
@@ -172,11 +187,12 @@ BW_API bool bw_list_ref(const struct bw_list *list, size_t i, struct bw_ref_row 
 
 /** An entry of the history. */
 struct bw_history_row {
-    uint32_t era;               /**< era of the lineage */
-    uint32_t attempt;           /**< current attempt after it */
-    uint64_t n;                 /**< number of the entry */
-    int64_t unix_ms;            /**< when, by the clock of who wrote it */
-    char event[16];             /**< "register", "commit", "abort", "retire", "pin", "unpin", "repair", "promote" */
+    uint32_t era;     /**< era of the lineage */
+    uint32_t attempt; /**< current attempt after it */
+    uint64_t n;       /**< number of the entry */
+    int64_t unix_ms;  /**< when, by the clock of who wrote it */
+    /** "register", "commit", "abort", "retire", "pin", "unpin", "repair", "promote", "era-end" */
+    char event[16];
     char mode[16];              /**< of a register: "default", "rollback", "fresh", "takeover", "damage" */
     char subject[BW_ID_BYTES];  /**< the first checkpoint that it is about, "" if none */
     uint32_t subjects;          /**< how many it is about */
@@ -199,7 +215,7 @@ BW_API int bw_catalog_history(struct bw_catalog *catalog, const char *run, struc
 /** The i-th entry. */
 BW_API bool bw_list_history(const struct bw_list *list, size_t i, struct bw_history_row *ret_row);
 
-/** A finding of verify, repair, prune, drain or doctor. */
+/** A finding of verify, repair, prune, drain, rollback or doctor. */
 struct bw_finding {
     uint32_t severity;    /**< 0: fact, 1: warning, 2: damage or failure */
     int32_t status;       /**< 0 or negative enum bw_status */
@@ -219,7 +235,8 @@ BW_API bool bw_list_finding(const struct bw_list *list, size_t i, struct bw_find
  * Verifies one checkpoint (`id` not NULL) or all live and shelved ones of a run, the
  * history included, on both tiers: every hash, every coverage. Damage is not a failure of
  * the call: it is in the list, every damaged object named, with severity 2. A sound
- * checkpoint gives one finding of severity 0 per tier.
+ * checkpoint gives one finding of severity 0 per tier. The history comes first, then one
+ * checkpoint after the other, and of each the findings by tier, object and tensor.
  */
 BW_API int bw_catalog_verify(struct bw_catalog *catalog, const char *run, const char *id, uint32_t flags,
                              struct bw_list **ret_list, struct bw_error *err);
@@ -229,11 +246,11 @@ struct bw_prune_options {
     uint32_t struct_size;          /**< Required. sizeof(struct bw_prune_options) */
     uint32_t dry_run;              /**< 1: only tell what would go */
     struct bw_retention retention; /**< keep_last 0: retire nothing, sweep only */
-    const char *const *retire_ids; /**< besides, exactly these, live or shelved */
+    const char *const *retire_ids; /**< besides, exactly these, live or shelved; copied */
     size_t retire_count;           /**< how many */
     uint64_t grace_ms;             /**< data that died less than this ago stays; UINT64_MAX: the default of one hour */
     uint32_t drop_foreign;         /**< 1: data of another life of the run goes too */
-    uint32_t reserved;             /**< 0 */
+    uint32_t retire_shelved;       /**< 1: besides, all shelved ones but those pinned or needed by the open one */
 };
 
 /**
@@ -277,12 +294,30 @@ BW_API int bw_catalog_repair(struct bw_catalog *catalog, const char *run, uint32
                              struct bw_error *err);
 
 /**
+ * What bw_doctor examines besides the machine. Strings are borrowed for the call. Initialise
+ * with BW_DOCTOR_OPTIONS_INIT.
+ */
+struct bw_doctor_options {
+    uint32_t struct_size;   /**< set by BW_DOCTOR_OPTIONS_INIT */
+    uint32_t reserved;      /**< 0 */
+    const char *remote_url; /**< Optional. NULL or "": no remote tier. */
+    const char *local_url;  /**< Optional. NULL or "": no local tier. */
+    uint64_t timeout_ms;    /**< Optional. How long a tier may take, all in all; default 120,000 ms, 0: for ever. */
+};
+
+/** No tier, and two minutes for each. */
+#define BW_DOCTOR_OPTIONS_INIT                                                                                         \
+    { sizeof(struct bw_doctor_options), 0, 0, 0, UINT64_C(120000) }
+
+/**
  * What this machine and these tiers can do: direct I/O, io_uring, huge pages, userfaultfd,
  * locked memory, free space, and whether creating once really holds there, by racing it.
  * Works on directories that are no stores yet; leaves nothing behind. `object` of a finding
- * is the name of the check.
+ * is the name of the check. A tier that does not answer within `timeout_ms` is a finding of
+ * severity 2 with BW_E_TIMEOUT, and the other one is examined all the same; what was written
+ * to it goes once it answers, unless the process has ended by then.
  */
-BW_API int bw_doctor(const char *remote_url, const char *local_url, struct bw_list **ret_list, struct bw_error *err);
+BW_API int bw_doctor(const struct bw_doctor_options *options, struct bw_list **ret_list, struct bw_error *err);
 
 #ifdef __cplusplus
 }

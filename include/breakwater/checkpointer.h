@@ -47,6 +47,9 @@
  *   - On NFS the remote tier needs version 4 for atomic links; every rank must see the
  *     others' files within the open timeout.
  *   - After fork() the child must not use the handle, nor close it.
+ *   - A mount that does not answer is waited for 30 seconds beyond `open_timeout_ms` and the
+ *     deadline of a close, no longer. What hangs in the kernel is left to a thread that frees it
+ *     once the mount answers.
  */
 #ifndef BW_CHECKPOINTER_H
 #define BW_CHECKPOINTER_H
@@ -125,7 +128,8 @@ struct bw_options {
     uint32_t world;
     /**
      * Optional. URL of the local tier (file:///path, or a plain absolute path); NULL: none. Several ranks
-     * of a node share one. Directories that are missing, parents included, are made with mode 0700.
+     * of a node share one. Directories that are missing, parents included, are made with mode 0700, files
+     * with 0600, whatever the umask says: all ranks, and all who are to read, run as one user.
      */
     const char *local_url;
     /**
@@ -161,13 +165,15 @@ struct bw_options {
     /** Optional. For BW_BUSY_WAIT; default 600,000 ms, 0: at once. */
     uint64_t busy_timeout_ms;
     /**
-     * Optional. A restore without any progress for so long fails; default 120,000 ms. Saves end by the
-     * deadlines of their waits.
+     * Optional. A restore without any progress for so long fails; default 120,000 ms, 0: never. A read that
+     * hangs in the kernel is waited for all the same: it may still write to the caller's memory. Saves end by
+     * the deadlines of their waits.
      */
     uint64_t io_timeout_ms;
     /**
      * Optional. Bytes that this rank's data of the run may take on the local tier; 0: what the file system
-     * has.
+     * has. On a disk that ranks share, each counts its own; only when that is full do old copies of other ranks
+     * go as well.
      */
     uint64_t local_quota_bytes;
     /** Optional. Pace of this rank's drain; 0: unlimited. */

@@ -25,6 +25,10 @@
  *
  * When a read fails, the destination's contents are undefined.
  *
+ * Deadlines: opening a reader ends by `io_timeout_ms` even where a mount does not answer. Later
+ * calls end by it too, but wait for what hangs in the kernel at that moment: it may still write
+ * to the destination, which the caller would otherwise free under it. So does closing.
+ *
  * Threads: any thread; calls on one object are serialised inside.
  */
 #ifndef BW_RESTORE_H
@@ -60,9 +64,9 @@ struct bw_reader_options {
     const char *id;               /**< Optional. A checkpoint id, live or shelved; NULL: by step. */
     uint64_t step;                /**< Optional. The live checkpoint of this step; UINT64_MAX: the newest live one. */
     uint64_t memory_budget_bytes; /**< Optional. Default 256 MiB, at least 64 MiB; touched as needed. */
-    uint64_t io_timeout_ms;       /**< Optional. Default 120,000 ms without any progress fails a read. */
-    uint32_t io_threads;          /**< Optional. 0: by the number of CPUs. */
-    uint32_t reserved;            /**< 0 */
+    uint64_t io_timeout_ms; /**< Optional. Without any progress for so long a call fails; default 120,000, 0: never. */
+    uint32_t io_threads;    /**< Optional. 0: by the number of CPUs. */
+    uint32_t reserved;      /**< 0 */
 };
 
 /** Defaults for everything that is optional: the newest live checkpoint. */
@@ -71,7 +75,7 @@ struct bw_reader_options {
 
 /**
  * Opens a checkpoint of any run read-only. BW_E_NOTFOUND: no such run, nothing committed,
- * or no such step.
+ * or no such step; BW_E_TIMEOUT: a tier does not answer.
  */
 BW_API int bw_reader_open(const struct bw_reader_options *options, struct bw_restore **ret_restore,
                           struct bw_error *err);
@@ -167,6 +171,20 @@ struct bw_slice {
 /** A zeroed slice with its struct_size. */
 #define BW_SLICE_INIT                                                                                                  \
     { sizeof(struct bw_slice), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+
+#ifndef __cplusplus
+/**
+ * A whole tensor into row-major memory: what BW_TENSOR_OF has saved, with its shape last. Lives
+ * until the end of the block in which it is written. C only.
+ */
+#define BW_SLICE_OF(tensor_name, tensor_dtype, memory, ...)                                                            \
+    ((struct bw_slice){.struct_size = sizeof(struct bw_slice),                                                         \
+                       .dtype = (tensor_dtype),                                                                        \
+                       .name = (tensor_name),                                                                          \
+                       .data = (memory),                                                                               \
+                       .dims = (uint32_t)(sizeof((const uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t)),                 \
+                       .shape = (const uint64_t[]){__VA_ARGS__}})
+#endif
 
 /**
  * Reads boxes of tensors into memory; many at once are read in the order in which they lie.

@@ -94,6 +94,23 @@ struct bw_tensor {
 #define BW_TENSOR_INIT                                                                                                 \
     { sizeof(struct bw_tensor), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
+#ifndef __cplusplus
+/**
+ * The commonest tensor, whole and row-major: its shape comes last, one number or more.
+ *
+ *     bw_save_tensor(save, &BW_TENSOR_OF("layer.0.weight", BW_F32, weight, rows, columns), &err);
+ *
+ * It lives until the end of the block in which it is written. C only: C++ has no such literals.
+ */
+#define BW_TENSOR_OF(tensor_name, tensor_dtype, memory, ...)                                                           \
+    ((struct bw_tensor){.struct_size = sizeof(struct bw_tensor),                                                       \
+                        .dtype = (tensor_dtype),                                                                       \
+                        .name = (tensor_name),                                                                         \
+                        .data = (memory),                                                                              \
+                        .dims = (uint32_t)(sizeof((const uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t)),                \
+                        .shape = (const uint64_t[]){__VA_ARGS__}})
+#endif
+
 /**
  * Begins a save of `step` (at most BW_STEP_MAX). When too many saves are in flight,
  * `on_busy` of the options decides.
@@ -126,7 +143,8 @@ BW_API int bw_save_blob(struct bw_save *save, const char *name, const void *byte
 /**
  * Sets this rank's metadata: a JSON object as text, at most 1 MiB, copied. It comes back in
  * canonical form (sorted keys, no blanks). Integers must fit 64 bits with a sign; other
- * numbers become doubles. BW_E_INVALID when it is not such a JSON object.
+ * numbers become doubles, written with the fewest digits that bring them back. BW_E_INVALID when it is not such a JSON
+ * object.
  */
 BW_API int bw_save_metadata(struct bw_save *save, const char *json, struct bw_error *err);
 
@@ -180,9 +198,9 @@ struct bw_save_stats {
 BW_API void bw_save_stats(struct bw_save *save, struct bw_save_stats *ret_stats);
 
 /**
- * Gives the save up: it ends with BW_E_CANCELLED unless it is committed already, and the
- * other ranks learn of it. Waits until this rank's memory is no longer read, so the tensors
- * may be freed afterwards.
+ * Gives the save up: it ends with BW_E_CANCELLED unless it is committed already, or with
+ * BW_E_UNKNOWN where nobody can tell whether it was; the other ranks learn of it. Waits until
+ * this rank's memory is no longer read, so the tensors may be freed afterwards.
  *
  * @return 0, for a save that is committed or has failed already too; BW_E_TIMEOUT (the
  *         capture does not end: the memory is still read). How the save ended is told a moment

@@ -52,7 +52,7 @@ enum bw_status {
      * Call not allowed now. The object is in a state in which this call has no meaning: a save
      * that was started already, a handle that is closing.
      *
-     * Try again: no.
+     * Try again: once the object is in another state.
      * Object still usable: yes.
      */
     BW_E_STATE = -2,
@@ -69,7 +69,7 @@ enum bw_status {
      * the save is abandoned, never synced again. This is not damage: data that cannot be read
      * now may be readable later.
      *
-     * Try again: with another try of the step.
+     * Try again: yes; a save as another try of its step.
      * Object still usable: yes.
      */
     BW_E_IO = -4,
@@ -84,7 +84,7 @@ enum bw_status {
     /**
      * Access denied. The place is read-only or this user may not write or read there.
      *
-     * Try again: no.
+     * Try again: once access is granted.
      * Object still usable: yes.
      */
     BW_E_ACCESS = -6,
@@ -129,10 +129,11 @@ enum bw_status {
      */
     BW_E_VERSION = -11,
     /**
-     * Deadline passed. A wait reached its deadline. The operation itself goes on: a deadline
-     * ends a wait, never a save.
+     * Deadline passed. A wait reached its deadline. What was waited for goes on: a deadline
+     * ends a wait, never a save. An open that reaches its deadline has ended, and its launch id
+     * is used up.
      *
-     * Try again: yes: wait again.
+     * Try again: yes; a launch that could not open: all ranks, under a new launch id.
      * Object still usable: yes.
      */
     BW_E_TIMEOUT = -12,
@@ -156,7 +157,7 @@ enum bw_status {
      * Another launch of the same job won. Another launch of the same job registered before or
      * after this one. A restart of all ranks is right.
      *
-     * Try again: yes: restart all ranks.
+     * Try again: restart all ranks under a new launch id.
      * Object still usable: only to close it.
      */
     BW_E_LAUNCH_LOST = -15,
@@ -187,7 +188,7 @@ enum bw_status {
      * Busy. As many saves as allowed are in flight and the policy is to fail; or another
      * process holds a lock that this call needs.
      *
-     * Try again: yes.
+     * Try again: yes, later.
      * Object still usable: yes.
      */
     BW_E_BUSY = -19,
@@ -210,7 +211,7 @@ enum bw_status {
     /**
      * Limit exceeded. A size, count or length is above a documented limit.
      *
-     * Try again: no.
+     * Try again: not with this size.
      * Object still usable: yes.
      */
     BW_E_LIMIT = -22,
@@ -235,7 +236,7 @@ enum bw_status {
      * fresh start over a live run without a label, or retiring the newest checkpoint. The
      * message names the rule and what would be allowed.
      *
-     * Try again: no.
+     * Try again: not as it stands.
      * Object still usable: yes.
      */
     BW_E_REFUSED = -25,

@@ -64,6 +64,7 @@ static void publish_save(struct bw_save *v) {
     v->captured = in->captured;
     v->stats = in->stats;
     v->stats.tiers = in->tiers;
+    bwi_format(v->missing, sizeof v->missing, "%s", in->missing);
     if (in->state != BWI_SAVE_ENDED) return;
     v->ended = true;
     if (!in->committed) v->error = in->error;
@@ -88,16 +89,21 @@ static void take_event(void *user, const struct bw_event *e) {
     bwi_engine_unlock(ck);
 }
 
+static uint64_t calls_of(const struct bwi_store *s) {
+    uint64_t calls = 0;
+    for (int k = 0; k <= BWI_STORE_SPACE; k++) calls += s->ops[k];
+    return calls;
+}
+
 static void publish_stats(struct bw_checkpointer *ck) {
     const struct bwi_context *x = &ck->host.ctx;
     struct bw_checkpointer_stats *t = &ck->shared.stats;
     *t = ck->session->stats;
-    for (int i = 0; i < BWI_TIERS; i++) {
-        uint64_t calls = 0;
-        for (int k = 0; x->tier[i] && k <= BWI_STORE_SPACE; k++) calls += x->tier[i]->ops[k];
-        *(i == BWI_TIER_LOCAL ? &t->local_store_calls : &t->remote_store_calls) = calls;
+    if (x->tier[BWI_TIER_LOCAL]) {
+        t->local_store_calls = calls_of(x->tier[BWI_TIER_LOCAL]);
+        t->local_bytes_written = x->tier[BWI_TIER_LOCAL]->bytes_in;
     }
-    if (x->tier[BWI_TIER_LOCAL]) t->local_bytes_written = x->tier[BWI_TIER_LOCAL]->bytes_in;
+    t->remote_store_calls = calls_of(x->tier[BWI_TIER_REMOTE]);
     t->remote_bytes_written = x->tier[BWI_TIER_REMOTE]->bytes_in;
     t->remote_bytes_read = x->tier[BWI_TIER_REMOTE]->bytes_out;
     t->memory_budget_bytes = bwi_arena_budget(ck->host.arena);
@@ -183,7 +189,7 @@ int bwi_engine_start(struct bw_checkpointer *ck, struct bw_error *err) {
     ck->session->event = take_event;
     ck->session->user = ck;
     int rc = bwi_thread_start(&ck->thread, "bw-loop", engine_main, ck);
-    return rc < 0 ? bwi_error_errno(err, -rc, "start the background thread") : 0;
+    return rc < 0 ? bwi_error_errno(err, rc, "start the background thread") : 0;
 }
 
 void bwi_engine_stop(struct bw_checkpointer *ck) {

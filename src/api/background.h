@@ -40,6 +40,7 @@ struct bw_save {
     bool ended, captured, reported;
     struct bw_error error;
     struct bw_save_stats stats;
+    char missing[128]; /* as in struct bwi_save */
     bool started;
 };
 

@@ -4,8 +4,20 @@
 
 #include "base/error.h"
 
+/* How soon what runs learns that nobody waits for it any more. */
+#define LOOK_NS (200 * BWI_NS_PER_MS)
+
+static bool is_given_up(const struct bwi_host *h) {
+    return h->pulse && atomic_load(&h->pulse->given_up);
+}
+
 int bwi_block_on(struct bwi_host *h, struct bwi_task *t, struct bw_error *err) {
-    bwi_loop_run(h->loop, t, BWI_NEVER);
+    while (t->running) {
+        const bool any = bwi_loop_turn(h->loop, bwi_loop_now_ns(h->loop) + LOOK_NS);
+        if (any && h->pulse) atomic_store(&h->pulse->heard_ns, bwi_loop_now_ns(h->loop));
+        if (t->running && !t->cancel && is_given_up(h)) bwi_task_cancel(t);
+    }
+    if (is_given_up(h)) (void)bwi_error_set(&t->error, BW_E_CANCELLED, "nobody waits for it any more");
     bwi_error_copy(err, &t->error);
     return t->error.status;
 }

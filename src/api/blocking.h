@@ -6,7 +6,8 @@
 
 #include "api/host.h"
 
-/* Turns the loop until the task has ended; its error goes to err. */
+/* Turns the loop until the task has ended; its error goes to err. Once the host is given up the task is told to end,
+ * and BW_E_CANCELLED keeps the caller from beginning the next one. */
 int bwi_block_on(struct bwi_host *h, struct bwi_task *t, struct bw_error *err);
 
 int bwi_block_get(struct bwi_host *h, enum bwi_tier tier, const char *key, uint64_t limit_bytes, struct bwi_buf *ret,

@@ -37,20 +37,28 @@ struct retire {
     size_t count;
 };
 
+static void add_once(struct retire *r, const struct bwi_id *id) {
+    size_t k = 0;
+    while (k < r->count && !bwi_id_eq(&r->ids[k], id)) k++;
+    if (k == r->count) r->ids[r->count++] = *id;
+}
+
 static int choose(struct retire *r, const struct bwi_actor *a, struct bw_error *err) {
     bwi_free(r->ids);
     r->count = 0;
-    r->ids = bwi_calloc(a->head->live_count + r->o->retire_count + 1, sizeof *r->ids);
-    if (!r->ids) return bwi_error_nomem(err, a->head->live_count * sizeof *r->ids, "retention");
+    const size_t most = a->head->live_count + a->head->shelved_count + r->o->retire_count;
+    r->ids = bwi_calloc(most + 1, sizeof *r->ids);
+    if (!r->ids) return bwi_error_nomem(err, most * sizeof *r->ids, "retention");
     r->count = bwi_policy_retention(a->head, &r->o->retention, 0, a->time_ms, r->ids);
+    for (size_t i = 0; r->o->retire_shelved && i < a->head->shelved_count; i++) {
+        const struct bwi_kept *k = &a->head->shelved[i];
+        if (!k->pinned && !bwi_policy_from_needs(a->head, &k->id)) add_once(r, &k->id);
+    }
     for (size_t i = 0; i < r->o->retire_count; i++) {
         struct bwi_id id;
-        if (!r->o->retire_ids[i] || !bwi_id_parse(bwi_span_str(r->o->retire_ids[i]), &id))
-            return bwi_error_set(err, BW_E_INVALID, "\"%.100s\" is not a checkpoint id",
-                                 r->o->retire_ids[i] ? r->o->retire_ids[i] : "");
-        size_t k = 0;
-        while (k < r->count && !bwi_id_eq(&r->ids[k], &id)) k++;
-        if (k == r->count) r->ids[r->count++] = id;
+        int rc = bwi_catalog_id(r->o->retire_ids[i], &id, err);
+        if (rc < 0) return rc;
+        add_once(r, &id);
     }
     return 0;
 }
@@ -93,33 +101,40 @@ static int check_prune(const struct bw_prune_options *o, struct bw_error *err) {
     if (o->struct_size != sizeof *o)
         return bwi_error_set(err, BW_E_INVALID, "struct_size is %u, expected %zu", o->struct_size, sizeof *o);
     if (o->retire_count && !o->retire_ids) return bwi_error_set(err, BW_E_INVALID, "retire_ids is null");
+    if (o->retention.reserved)
+        return bwi_error_set(err, BW_E_INVALID, "retention.reserved is %u: expected 0", o->retention.reserved);
     return 0;
 }
 
-int bw_catalog_prune(struct bw_catalog *catalog, const char *run, const struct bw_prune_options *options,
-                     struct bw_list **ret_list, struct bw_error *err) {
+static int prune(struct bw_catalog *c, const struct bwi_catalog_args *a, struct bw_list **ret_list,
+                 struct bw_error *err) {
+    const struct bw_prune_options *o = &a->prune;
     struct bwi_findings f = {0};
-    struct retire r = {.o = options};
-    int rc = bwi_catalog_begin(catalog, run, ret_list, err);
-    if (rc == 0) rc = check_prune(options, err);
-    if (rc == 0 && !options->dry_run) rc = bwi_catalog_begin_change(catalog, run, err);
-    if (rc < 0) return rc;
+    struct retire r = {.o = o};
     struct bwi_head head = {0};
-    rc = bwi_catalog_head(catalog, &head, err); /* identities too */
+    int rc = bwi_catalog_head(c, &head, err); /* identities too */
     bwi_head_fini(&head);
-    if (rc == 0) rc = options->dry_run ? retire_dry(catalog, &r, err) : decide(catalog, retire_next, &r, NULL, err);
+    if (rc == 0) rc = o->dry_run ? retire_dry(c, &r, err) : decide(c, retire_next, &r, NULL, err);
     for (size_t i = 0; rc == 0 && i < r.count; i++)
-        bwi_findings_add(&f, 0, 0, "remote", &r.ids[i], "retire", "",
-                         options->dry_run ? "would be retired" : "retired");
-    catalog->host.ctx.grace_ms = options->grace_ms == UINT64_MAX ? GRACE_DEFAULT_MS : options->grace_ms;
-    if (rc == 0) rc = sweep(catalog, BWI_TIER_REMOTE, options, &f, err);
-    if (rc == 0 && bwi_catalog_has(catalog, BWI_TIER_LOCAL)) rc = sweep(catalog, BWI_TIER_LOCAL, options, &f, err);
+        bwi_findings_add(&f, 0, 0, "remote", &r.ids[i], "retire", "", o->dry_run ? "would be retired" : "retired");
+    c->host.ctx.grace_ms = o->grace_ms == UINT64_MAX ? GRACE_DEFAULT_MS : o->grace_ms;
+    if (rc == 0) rc = sweep(c, BWI_TIER_REMOTE, o, &f, err);
+    if (rc == 0 && bwi_catalog_has(c, BWI_TIER_LOCAL)) rc = sweep(c, BWI_TIER_LOCAL, o, &f, err);
     bwi_free(r.ids);
     if (rc < 0) {
         bwi_findings_fini(&f);
         return rc;
     }
     return bwi_list_of_findings(&f, ret_list, err);
+}
+
+int bw_catalog_prune(struct bw_catalog *catalog, const char *run, const struct bw_prune_options *options,
+                     struct bw_list **ret_list, struct bw_error *err) {
+    int rc = bwi_catalog_check(catalog, run, ret_list, err);
+    if (rc == 0) rc = check_prune(options, err);
+    if (rc < 0) return rc;
+    const struct bwi_catalog_args a = {.run = run, .changes = !options->dry_run, .prune = *options};
+    return bwi_catalog_call(catalog, prune, &a, ret_list, err);
 }
 
 /* --- pin ----------------------------------------------------------------------------------------------------- */
@@ -136,16 +151,21 @@ static int pin_next(void *user, const struct bwi_actor *a, struct bwi_entry *ret
     return k && k->pinned == p->pinned ? 1 : bwi_policy_pin(a, &p->id, p->pinned, ret, err);
 }
 
-int bw_catalog_pin(struct bw_catalog *catalog, const char *run, const char *id, uint32_t pinned, struct bw_error *err) {
-    struct pin p = {.pinned = pinned != 0};
+static int pin(struct bw_catalog *c, const struct bwi_catalog_args *a, struct bw_list **ret_list,
+               struct bw_error *err) {
+    struct pin p = {.pinned = a->pinned};
     struct bwi_head head = {0};
-    int rc = bwi_catalog_begin_change(catalog, run, err);
-    if (rc < 0) return rc;
-    if (!id || !bwi_id_parse(bwi_span_str(id), &p.id))
-        return bwi_error_set(err, BW_E_INVALID, "\"%.100s\" is not a checkpoint id", id ? id : "");
-    rc = bwi_catalog_head(catalog, &head, err);
+    (void)ret_list;
+    int rc = bwi_catalog_id(a->id, &p.id, err);
+    if (rc == 0) rc = bwi_catalog_head(c, &head, err);
     bwi_head_fini(&head);
-    return rc == 0 ? decide(catalog, pin_next, &p, NULL, err) : rc;
+    return rc == 0 ? decide(c, pin_next, &p, NULL, err) : rc;
+}
+
+int bw_catalog_pin(struct bw_catalog *catalog, const char *run, const char *id, uint32_t pinned, struct bw_error *err) {
+    const struct bwi_catalog_args a = {.run = run, .id = id, .changes = true, .pinned = pinned != 0};
+    int rc = bwi_catalog_check(catalog, run, run, err);
+    return rc == 0 ? bwi_catalog_call(catalog, pin, &a, NULL, err) : rc;
 }
 
 /* --- rollback ------------------------------------------------------------------------------------------------ */
@@ -173,6 +193,14 @@ static const struct bwi_kept *rollback_target(const struct bwi_entry *e, uint64_
     struct bwi_id want;
     if (id) return bwi_id_parse(bwi_span_str(id), &want) ? bwi_policy_find_kept(e, &want) : NULL;
     return bwi_policy_find_live(e, step);
+}
+
+static int no_target(const struct bwi_catalog_args *a, struct bw_error *err) {
+    if (a->id)
+        return bwi_error_set(err, BW_E_NOTFOUND, "run \"%s\" has no committed checkpoint \"%.100s\" to go back to",
+                             a->run, a->id);
+    return bwi_error_set(err, BW_E_NOTFOUND, "run \"%s\" has no live checkpoint of step %llu to go back to", a->run,
+                         (unsigned long long)a->step);
 }
 
 static int target_facts(struct bw_catalog *c, const struct bwi_kept *k, struct bwi_register *reg,
@@ -205,41 +233,56 @@ static void tell_rollback(const struct bwi_entry *e, const struct bwi_kept *k, b
             bwi_findings_add(f, 0, 0, "remote", &e->live[i].id, "shelve", "", dry ? "would be shelved" : "shelved");
 }
 
-int bw_catalog_rollback(struct bw_catalog *catalog, const char *run, uint64_t step, const char *id, const char *label,
-                        uint32_t dry_run, struct bw_list **ret_list, struct bw_error *err) {
+static int rollback(struct bw_catalog *c, const struct bwi_catalog_args *a, struct bw_list **ret_list,
+                    struct bw_error *err) {
     struct bwi_head head = {0};
     struct bwi_findings f = {0};
     struct rollback r = {0};
-    int rc = bwi_catalog_begin(catalog, run, ret_list, err);
-    if (rc == 0 && !dry_run) rc = bwi_catalog_begin_change(catalog, run, err);
-    if (rc == 0 && label && !bwi_name_valid(label))
-        rc = bwi_error_set(err, BW_E_INVALID, "label is \"%.140s\": expected [A-Za-z0-9][A-Za-z0-9._-]{0,127}", label);
-    if (rc == 0) rc = bwi_catalog_head(catalog, &head, err);
+    int rc = bwi_catalog_head(c, &head, err);
     if (rc < 0) return rc;
-    struct bwi_env *env = catalog->host.ctx.env;
-    const struct bwi_kept *k = rollback_target(&head.entry, step, id);
+    struct bwi_env *env = c->host.ctx.env;
+    const struct bwi_kept *k = rollback_target(&head.entry, a->step, a->id);
     bwi_format(r.launch, sizeof r.launch, "rollback-%016llx", (unsigned long long)env->random_u64(env));
-    bwi_format(r.label, sizeof r.label, "%s", label ? label : r.launch);
-    r.reg = (struct bwi_register){.run = run,
+    bwi_format(r.label, sizeof r.label, "%s", a->label ? a->label : r.launch);
+    r.reg = (struct bwi_register){.run = a->run,
                                   .launch = r.launch,
                                   .label = r.label,
                                   .mode = BWI_REGISTER_ROLLBACK,
                                   .nonce = (uint32_t)env->random_u64(env),
                                   .note = "rolled back by command"};
-    if (!k) rc = bwi_error_set(err, BW_E_NOTFOUND, "run \"%s\" has no such committed checkpoint to go back to", run);
-    if (rc == 0) rc = target_facts(catalog, k, &r.reg, err);
-    if (rc == 0 && !dry_run) rc = decide(catalog, rollback_next, &r, NULL, err);
-    if (rc == 0) tell_rollback(&head.entry, k, dry_run != 0, &f);
+    if (!k) rc = no_target(a, err);
+    if (rc == 0) rc = target_facts(c, k, &r.reg, err);
+    if (rc == 0 && !a->dry_run) rc = decide(c, rollback_next, &r, NULL, err);
+    if (rc == 0) tell_rollback(&head.entry, k, a->dry_run, &f);
     bwi_head_fini(&head);
     if (rc == 0) return bwi_list_of_findings(&f, ret_list, err);
     bwi_findings_fini(&f);
     return rc;
 }
 
+int bw_catalog_rollback(struct bw_catalog *catalog, const char *run, uint64_t step, const char *id, const char *label,
+                        uint32_t dry_run, struct bw_list **ret_list, struct bw_error *err) {
+    const struct bwi_catalog_args a = {
+        .run = run, .id = id, .label = label, .step = step, .changes = !dry_run, .dry_run = dry_run != 0};
+    int rc = bwi_catalog_check(catalog, run, ret_list, err);
+    if (rc == 0 && label && !bwi_name_valid(label))
+        rc = bwi_error_set(err, BW_E_INVALID, "label is \"%.140s\": expected [A-Za-z0-9][A-Za-z0-9._-]{0,127}", label);
+    return rc == 0 ? bwi_catalog_call(catalog, rollback, &a, ret_list, err) : rc;
+}
+
 /* --- drain --------------------------------------------------------------------------------------------------- */
 
+/* What is only told of a finding must not go on once nobody waits for the call. */
+static bool is_given_up(const struct bw_catalog *c) {
+    return atomic_load(&c->pulse.given_up);
+}
+
+static int given_up(struct bw_error *err) {
+    return bwi_error_set(err, BW_E_CANCELLED, "nobody waits for the call any more");
+}
+
 static int drain_held(struct bw_catalog *c, const struct bwi_entry *e, const struct bwi_holds *holds,
-                      struct bwi_findings *f) {
+                      struct bwi_findings *f, struct bw_error *err) {
     for (size_t i = 0; i < holds->count; i++) {
         const struct bwi_summary *s = &holds->list[i];
         if (bwi_policy_fate(e, &s->id) != BWI_FATE_COMMITTABLE || !bwi_policy_in_lineage(e, &s->uuid)) continue;
@@ -249,6 +292,7 @@ static int drain_held(struct bw_catalog *c, const struct bwi_entry *e, const str
         bwi_format(object, sizeof object, "group %u", s->group);
         bwi_drain_start(&d, c->host.loop, NULL);
         int rc = bwi_block_on(&c->host, &d.task, &de);
+        if (is_given_up(c)) return given_up(err);
         if (rc < 0)
             bwi_findings_add(f, 2, rc, "local", &s->id, object, "", "%.380s", de.message);
         else
@@ -258,8 +302,8 @@ static int drain_held(struct bw_catalog *c, const struct bwi_entry *e, const str
     return 0;
 }
 
-static int commit_one(struct bw_catalog *c, const struct bwi_head *head, const struct bwi_id *id,
-                      struct bwi_findings *f) {
+static void commit_one(struct bw_catalog *c, const struct bwi_head *head, const struct bwi_id *id,
+                       struct bwi_findings *f) {
     const struct bwi_entry *e = &head->entry;
     struct bwi_env *env = c->host.ctx.env;
     bool from = e->from.set && e->from.open && bwi_id_eq(&e->from.id, id);
@@ -282,7 +326,6 @@ static int commit_one(struct bw_catalog *c, const struct bwi_head *head, const s
         bwi_findings_add(f, 1, 0, "remote", id, "commit", "", "%u of %u groups are missing, the first is group %u",
                          m.missing, m.groups, m.first_missing);
     bwi_commit_fini(&m);
-    return rc;
 }
 
 static int commit_complete(struct bw_catalog *c, const struct bwi_head *head, struct bwi_findings *f,
@@ -295,28 +338,35 @@ static int commit_complete(struct bw_catalog *c, const struct bwi_head *head, st
         size_t n = strlen(names.name[i]);
         if (n < 2 || names.name[i][n - 1] != '/' || !bwi_id_parse(bwi_span(names.name[i], n - 1), &id)) continue;
         if (bwi_policy_fate(&head->entry, &id) == BWI_FATE_COMMITTABLE) commit_one(c, head, &id, f);
+        if (is_given_up(c)) rc = given_up(err);
     }
     bwi_store_names_fini(&names);
     return rc;
 }
 
-int bw_catalog_drain(struct bw_catalog *catalog, const char *run, struct bw_list **ret_list, struct bw_error *err) {
+static int drain(struct bw_catalog *c, const struct bwi_catalog_args *a, struct bw_list **ret_list,
+                 struct bw_error *err) {
     struct bwi_head head = {0};
     struct bwi_findings f = {0};
     struct bwi_holds holds = {0};
-    int rc = bwi_catalog_begin(catalog, run, ret_list, err);
-    if (rc == 0) rc = bwi_catalog_begin_change(catalog, run, err);
-    if (rc == 0) rc = bwi_catalog_head(catalog, &head, err);
-    if (rc == 0 && bwi_catalog_has(catalog, BWI_TIER_LOCAL)) {
-        holds.ctx = &catalog->host.ctx;
-        bwi_holds_start(&holds, catalog->host.loop, NULL);
-        rc = bwi_block_on(&catalog->host, &holds.task, err);
-        if (rc == 0) rc = drain_held(catalog, &head.entry, &holds, &f);
+    (void)a;
+    int rc = bwi_catalog_head(c, &head, err);
+    if (rc == 0 && bwi_catalog_has(c, BWI_TIER_LOCAL)) {
+        holds.ctx = &c->host.ctx;
+        bwi_holds_start(&holds, c->host.loop, NULL);
+        rc = bwi_block_on(&c->host, &holds.task, err);
+        if (rc == 0) rc = drain_held(c, &head.entry, &holds, &f, err);
     }
-    if (rc == 0) rc = commit_complete(catalog, &head, &f, err);
+    if (rc == 0) rc = commit_complete(c, &head, &f, err);
     bwi_holds_fini(&holds);
     bwi_head_fini(&head);
     if (rc == 0) return bwi_list_of_findings(&f, ret_list, err);
     bwi_findings_fini(&f);
     return rc;
+}
+
+int bw_catalog_drain(struct bw_catalog *catalog, const char *run, struct bw_list **ret_list, struct bw_error *err) {
+    const struct bwi_catalog_args a = {.run = run, .changes = true};
+    int rc = bwi_catalog_check(catalog, run, ret_list, err);
+    return rc == 0 ? bwi_catalog_call(catalog, drain, &a, ret_list, err) : rc;
 }

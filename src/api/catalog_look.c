@@ -25,33 +25,75 @@ static void fill_run(const struct bwi_head *h, struct bw_run_info *row) {
     if (h->damaged) row->status = BW_E_CORRUPT;
 }
 
-int bw_catalog_runs(struct bw_catalog *catalog, struct bw_list **ret_list, struct bw_error *err) {
+/* The row of the context's run; what is wrong with its history stands in the row. */
+static int add_run(struct bw_catalog *c, struct bw_list *l, struct bw_error *err) {
+    struct bw_run_info row = {.newest_step = UINT64_MAX};
+    struct bwi_head head = {0};
+    struct bw_error e = BW_ERROR_INIT;
+    bwi_format(row.run, sizeof row.run, "%s", c->host.ctx.run);
+    row.status = bwi_catalog_head(c, &head, &e);
+    if (row.status == 0) fill_run(&head, &row);
+    bwi_head_fini(&head);
+    if (row.status == BW_E_NOTFOUND || row.status == BW_E_CANCELLED) return bwi_error_copy(err, &e);
+    return bwi_list_add(l, &row, err);
+}
+
+static int list_runs(struct bw_catalog *c, const struct bwi_catalog_args *a, struct bw_list **ret_list,
+                     struct bw_error *err) {
     struct bw_list *l = NULL;
     struct bwi_store_names names = {0};
-    int rc = bwi_catalog_begin(catalog, "all", ret_list, err);
-    if (rc == 0) rc = bwi_block_list(&catalog->host, BWI_TIER_REMOTE, "runs/", &names, err);
+    (void)a;
+    int rc = bwi_block_list(&c->host, BWI_TIER_REMOTE, "runs/", &names, err);
     if (rc == 0) rc = bwi_list_new(BWI_LIST_RUN, sizeof(struct bw_run_info), &l, err);
     for (size_t i = 0; rc == 0 && i < names.len; i++) {
-        struct bw_run_info row = {.newest_step = UINT64_MAX};
-        struct bwi_head head = {0};
-        size_t n = strlen(names.name[i]);
-        if (n < 2 || names.name[i][n - 1] != '/') continue;
-        bwi_format(row.run, sizeof row.run, "%.*s", (int)(n - 1), names.name[i]);
-        if (!bwi_name_valid(row.run)) continue;
-        bwi_format(catalog->host.ctx.run, sizeof catalog->host.ctx.run, "%s", row.run);
-        row.status = bwi_catalog_head(catalog, &head, NULL);
-        if (row.status == 0) fill_run(&head, &row);
-        bool nothing = row.status == BW_E_NOTFOUND; /* a directory without a history is no run */
-        bwi_head_fini(&head);
-        if (!nothing) rc = bwi_list_add(l, &row, err);
+        struct bw_error e = BW_ERROR_INIT;
+        char *name = names.name[i];
+        size_t n = strlen(name);
+        if (n < 2 || name[n - 1] != '/') continue;
+        name[n - 1] = '\0';
+        if (!bwi_name_valid(name)) continue;
+        bwi_format(c->host.ctx.run, sizeof c->host.ctx.run, "%s", name);
+        rc = add_run(c, l, &e);
+        if (rc == BW_E_NOTFOUND) rc = 0; /* a directory without a history is no run */
+        if (rc < 0) bwi_error_copy(err, &e);
     }
     bwi_store_names_fini(&names);
-    if (rc < 0) {
+    if (rc == 0)
+        *ret_list = l;
+    else
         bw_list_free(l);
-        return rc;
-    }
-    *ret_list = l;
-    return 0;
+    return rc;
+}
+
+int bw_catalog_runs(struct bw_catalog *catalog, struct bw_list **ret_list, struct bw_error *err) {
+    const struct bwi_catalog_args a = {.run = NULL};
+    bw_error_clear(err);
+    if (!catalog || !ret_list)
+        return bwi_error_set(err, BW_E_INVALID, "%s is null", catalog ? "the place for the result" : "catalog");
+    return bwi_catalog_call(catalog, list_runs, &a, ret_list, err);
+}
+
+static int one_run(struct bw_catalog *c, const struct bwi_catalog_args *a, struct bw_list **ret_list,
+                   struct bw_error *err) {
+    struct bw_list *l = NULL;
+    (void)a;
+    int rc = bwi_list_new(BWI_LIST_RUN, sizeof(struct bw_run_info), &l, err);
+    if (rc == 0) rc = add_run(c, l, err);
+    if (rc == 0)
+        *ret_list = l;
+    else
+        bw_list_free(l);
+    return rc;
+}
+
+int bw_catalog_run(struct bw_catalog *catalog, const char *run, struct bw_run_info *ret_run, struct bw_error *err) {
+    const struct bwi_catalog_args a = {.run = run};
+    struct bw_list *l = NULL;
+    int rc = bwi_catalog_check(catalog, run, ret_run, err);
+    if (rc == 0) rc = bwi_catalog_call(catalog, one_run, &a, &l, err);
+    if (rc == 0) (void)bw_list_run(l, 0, ret_run);
+    bw_list_free(l);
+    return rc;
 }
 
 /* --- checkpoints --------------------------------------------------------------------------------------------- */
@@ -125,11 +167,10 @@ static void look_local(struct look *k, const struct bwi_id *id, struct bw_checkp
 }
 
 static int add_checkpoint(struct look *k, const struct bwi_id *id, struct bw_error *err) {
-    struct bw_checkpoint_row row = {.step = id->step, .attempt = id->attempt, .tri = id->tri};
+    struct bw_checkpoint_row row = {.step = id->step, .attempt = id->attempt, .save_try = id->tri};
     const struct bwi_kept *kept = bwi_policy_find_kept(&k->head.entry, id);
     bwi_id_text(id, row.id);
     row.state = state_of(bwi_policy_fate(&k->head.entry, id));
-    if (bwi_policy_fate(&k->head.entry, id) == BWI_FATE_REFERENCED) row.state = BW_CKPT_DEAD;
     int rc = look_remote(k, id, &row, err);
     if (rc < 0) return rc;
     look_local(k, id, &row);
@@ -192,13 +233,12 @@ static int look_holds(struct look *k, struct bw_error *err) {
     return bwi_block_on(&k->c->host, &k->holds.task, err);
 }
 
-int bw_catalog_checkpoints(struct bw_catalog *catalog, const char *run, struct bw_list **ret_list,
-                           struct bw_error *err) {
-    struct look k = {.c = catalog};
+static int list_checkpoints(struct bw_catalog *c, const struct bwi_catalog_args *a, struct bw_list **ret_list,
+                            struct bw_error *err) {
+    struct look k = {.c = c};
     struct ids ids = {0};
-    int rc = bwi_catalog_begin(catalog, run, ret_list, err);
-    if (rc < 0) return rc;
-    rc = bwi_catalog_head(catalog, &k.head, err);
+    (void)a;
+    int rc = bwi_catalog_head(c, &k.head, err);
     if (rc == 0) rc = look_holds(&k, err);
     if (rc == 0) rc = collect_ids(&k, &ids, err);
     if (rc == 0) rc = bwi_list_new(BWI_LIST_CHECKPOINT, sizeof(struct bw_checkpoint_row), &k.list, err);
@@ -206,12 +246,18 @@ int bw_catalog_checkpoints(struct bw_catalog *catalog, const char *run, struct b
     bwi_free(ids.list);
     bwi_holds_fini(&k.holds);
     bwi_head_fini(&k.head);
-    if (rc < 0) {
+    if (rc == 0)
+        *ret_list = k.list;
+    else
         bw_list_free(k.list);
-        return rc;
-    }
-    *ret_list = k.list;
-    return 0;
+    return rc;
+}
+
+int bw_catalog_checkpoints(struct bw_catalog *catalog, const char *run, struct bw_list **ret_list,
+                           struct bw_error *err) {
+    const struct bwi_catalog_args a = {.run = run};
+    int rc = bwi_catalog_check(catalog, run, ret_list, err);
+    return rc == 0 ? bwi_catalog_call(catalog, list_checkpoints, &a, ret_list, err) : rc;
 }
 
 /* --- references ---------------------------------------------------------------------------------------------- */
@@ -229,21 +275,27 @@ static int add_refs(struct bw_list *l, const struct bwi_kept *list, size_t count
     return 0;
 }
 
-int bw_catalog_refs(struct bw_catalog *catalog, const char *run, struct bw_list **ret_list, struct bw_error *err) {
+static int list_refs(struct bw_catalog *c, const struct bwi_catalog_args *a, struct bw_list **ret_list,
+                     struct bw_error *err) {
     struct bwi_head head = {0};
     struct bw_list *l = NULL;
-    int rc = bwi_catalog_begin(catalog, run, ret_list, err);
-    if (rc == 0) rc = bwi_catalog_head(catalog, &head, err);
+    (void)a;
+    int rc = bwi_catalog_head(c, &head, err);
     if (rc == 0) rc = bwi_list_new(BWI_LIST_REF, sizeof(struct bw_ref_row), &l, err);
     if (rc == 0) rc = add_refs(l, head.entry.live, head.entry.live_count, err);
     if (rc == 0) rc = add_refs(l, head.entry.shelved, head.entry.shelved_count, err);
     bwi_head_fini(&head);
-    if (rc < 0) {
+    if (rc == 0)
+        *ret_list = l;
+    else
         bw_list_free(l);
-        return rc;
-    }
-    *ret_list = l;
-    return 0;
+    return rc;
+}
+
+int bw_catalog_refs(struct bw_catalog *catalog, const char *run, struct bw_list **ret_list, struct bw_error *err) {
+    const struct bwi_catalog_args a = {.run = run};
+    int rc = bwi_catalog_check(catalog, run, ret_list, err);
+    return rc == 0 ? bwi_catalog_call(catalog, list_refs, &a, ret_list, err) : rc;
 }
 
 /* --- history ------------------------------------------------------------------------------------------------- */
@@ -273,8 +325,12 @@ static int add_history(struct bw_catalog *c, struct bw_list *l, const char *name
     struct bwi_key key = bwi_key_entry(c->host.ctx.run, row.era, row.n);
     row.status = bwi_block_get(&c->host, BWI_TIER_REMOTE, key.s, BWI_ENTRY_BYTES_MAX, &body, &e);
     if (row.status == BW_E_NOTFOUND) return 0; /* trimmed meanwhile */
+    if (row.status == BW_E_CANCELLED) return bwi_error_copy(err, &e);
     if (row.status == 0) row.status = bwi_head_decode(&c->host.ctx, bwi_buf_span(&body), row.era, row.n, &h, &e);
-    if (row.status == 0)
+    if (bwi_head_is_era_end(&c->host.ctx, bwi_buf_span(&body), row.era, row.n)) {
+        row.status = 0;
+        bwi_format(row.event, sizeof row.event, "era-end");
+    } else if (row.status == 0)
         fill_history(&h.entry, &row);
     else
         bwi_format(row.note, sizeof row.note, "%.250s", e.message);
@@ -283,21 +339,27 @@ static int add_history(struct bw_catalog *c, struct bw_list *l, const char *name
     return bwi_list_add(l, &row, err);
 }
 
-int bw_catalog_history(struct bw_catalog *catalog, const char *run, struct bw_list **ret_list, struct bw_error *err) {
+static int list_history(struct bw_catalog *c, const struct bwi_catalog_args *a, struct bw_list **ret_list,
+                        struct bw_error *err) {
     struct bwi_store_names names = {0};
     struct bw_list *l = NULL;
-    int rc = bwi_catalog_begin(catalog, run, ret_list, err);
-    if (rc < 0) return rc;
-    struct bwi_key prefix = bwi_key_history(run);
-    rc = bwi_block_list(&catalog->host, BWI_TIER_REMOTE, prefix.s, &names, err);
+    struct bwi_key prefix = bwi_key_history(a->run);
+    int rc = bwi_block_list(&c->host, BWI_TIER_REMOTE, prefix.s, &names, err);
     if (rc == 0) rc = bwi_list_new(BWI_LIST_HISTORY, sizeof(struct bw_history_row), &l, err);
-    for (size_t i = 0; rc == 0 && i < names.len; i++) rc = add_history(catalog, l, names.name[i], err);
-    if (rc == 0 && l->count == 0) rc = bwi_error_set(err, BW_E_NOTFOUND, "there is no run \"%s\"", run);
+    for (size_t i = 0; rc == 0 && i < names.len; i++) rc = add_history(c, l, names.name[i], err);
+    if (rc == 0 && l->count == 0)
+        rc = bwi_error_set(err, BW_E_NOTFOUND, "there is no run \"%s\" in \"%.200s\"", a->run,
+                           c->host.ctx.tier[BWI_TIER_REMOTE]->url);
     bwi_store_names_fini(&names);
-    if (rc < 0) {
+    if (rc == 0)
+        *ret_list = l;
+    else
         bw_list_free(l);
-        return rc;
-    }
-    *ret_list = l;
-    return 0;
+    return rc;
+}
+
+int bw_catalog_history(struct bw_catalog *catalog, const char *run, struct bw_list **ret_list, struct bw_error *err) {
+    const struct bwi_catalog_args a = {.run = run};
+    int rc = bwi_catalog_check(catalog, run, ret_list, err);
+    return rc == 0 ? bwi_catalog_call(catalog, list_history, &a, ret_list, err) : rc;
 }

@@ -98,15 +98,12 @@ static void guess_groups(struct objects *o, const struct bwi_entry *e) {
     o->fan_out = from ? e->from.fan_out : e->attempt.fan_out;
 }
 
-int bw_catalog_objects(struct bw_catalog *catalog, const char *run, const char *id, struct bw_list **ret_list,
-                       struct bw_error *err) {
-    struct objects o = {.c = catalog};
+static int list_objects(struct bw_catalog *c, const struct bwi_catalog_args *a, struct bw_list **ret_list,
+                        struct bw_error *err) {
+    struct objects o = {.c = c};
     struct bwi_head head = {0};
-    int rc = bwi_catalog_begin(catalog, run, ret_list, err);
-    if (rc < 0) return rc;
-    if (!id || !bwi_id_parse(bwi_span_str(id), &o.id))
-        return bwi_error_set(err, BW_E_INVALID, "\"%.100s\" is not a checkpoint id", id ? id : "");
-    rc = bwi_catalog_head(catalog, &head, err);
+    int rc = bwi_catalog_id(a->id, &o.id, err);
+    if (rc == 0) rc = bwi_catalog_head(c, &head, err);
     if (rc == 0) rc = bwi_list_new(BWI_LIST_OBJECT, sizeof(struct bw_object_row), &o.list, err);
     if (rc == 0) {
         o.kept = bwi_policy_find_kept(&head.entry, &o.id);
@@ -114,13 +111,19 @@ int bw_catalog_objects(struct bw_catalog *catalog, const char *run, const char *
         if (o.kept) rc = add_whole(&o, err);
     }
     for (int t = BWI_TIERS - 1; rc == 0 && t >= 0; t--)
-        for (uint32_t g = 0; rc == 0 && g < o.groups && bwi_catalog_has(catalog, (enum bwi_tier)t); g++)
+        for (uint32_t g = 0; rc == 0 && g < o.groups && bwi_catalog_has(c, (enum bwi_tier)t); g++)
             rc = add_group(&o, (enum bwi_tier)t, g, err);
     bwi_head_fini(&head);
-    if (rc < 0) {
+    if (rc == 0)
+        *ret_list = o.list;
+    else
         bw_list_free(o.list);
-        return rc;
-    }
-    *ret_list = o.list;
-    return 0;
+    return rc;
+}
+
+int bw_catalog_objects(struct bw_catalog *catalog, const char *run, const char *id, struct bw_list **ret_list,
+                       struct bw_error *err) {
+    const struct bwi_catalog_args a = {.run = run, .id = id};
+    int rc = bwi_catalog_check(catalog, run, ret_list, err);
+    return rc == 0 ? bwi_catalog_call(catalog, list_objects, &a, ret_list, err) : rc;
 }

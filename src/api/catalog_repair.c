@@ -19,9 +19,11 @@
 static int mend_one(struct bw_catalog *c, const struct bwi_kept *k, bool dry, struct bwi_findings *f,
                     struct bw_error *err) {
     struct bwi_mend m = {.ctx = &c->host.ctx, .id = k->id, .manifest = k->manifest, .dry_run = dry, .findings = f};
+    const size_t before = f->count;
     bwi_mend_start(&m, c->host.loop, NULL);
     int rc = bwi_block_on(&c->host, &m.task, err);
     bwi_mend_fini(&m);
+    bwi_findings_sort(f, before);
     c->progress.done_items++;
     return rc;
 }
@@ -92,6 +94,10 @@ static int add_found(struct repair *p, const struct bwi_entry *e, const struct b
     bwi_commit_start(&m, p->c->host.loop, NULL);
     int rc = bwi_block_on(&p->c->host, &m.task, &me);
     bool complete = rc == 0 && m.result == BWI_COMMIT_DONE;
+    if (rc == BW_E_CANCELLED) {
+        bwi_commit_fini(&m);
+        return bwi_error_copy(err, &me);
+    }
     if (rc < 0) bwi_findings_add(f, 1, rc, "remote", id, "checkpoint", "", "not taken up: %.360s", me.message);
     rc = 0;
     if (complete) {
@@ -121,8 +127,25 @@ static int find_complete(struct repair *p, const struct bwi_entry *e, struct bwi
     return rc;
 }
 
-static int repair_history(struct bw_catalog *c, const struct bwi_head *head, bool dry, struct bwi_findings *f,
-                          struct bw_error *err) {
+/* Whoever read the log before its newest entry was damaged would create the next one in the old era, and tell others of
+ * a decision that the new era does not know. So that name is taken first: 1 if it was not free. From here on nothing in
+ * the old era is decided any more, so what is complete now is all that can have been committed in it. */
+static int end_era(struct bw_catalog *c, const struct bwi_head *head, struct bw_error *err) {
+    struct bwi_era_end end = {.era = head->damaged_era, .n = head->damaged_n + 1};
+    struct bwi_buf bytes = {0};
+    bwi_format(end.run, sizeof end.run, "%s", c->host.ctx.run);
+    struct bwi_key key = bwi_key_entry(end.run, end.era, end.n);
+    int rc = bwi_era_end_encode(&end, &bytes, err);
+    if (rc == 0) rc = bwi_block_do(&c->host, BWI_TIER_REMOTE, BWI_STORE_CREATE, key.s, bwi_buf_span(&bytes), NULL, err);
+    bwi_buf_fini(&bytes);
+    if (rc != BW_E_EXISTS) return rc;
+    bw_error_clear(err);
+    return 1;
+}
+
+/* `found` is the head as it was found, before this repair ended the era. */
+static int repair_era(struct bw_catalog *c, const struct bwi_head *found, const struct bwi_head *head, bool dry,
+                      struct bwi_findings *f, struct bw_error *err) {
     struct bwi_env *env = c->host.ctx.env;
     const struct bwi_entry *e = &head->entry;
     struct repair p = {.c = c,
@@ -131,11 +154,12 @@ static int repair_history(struct bw_catalog *c, const struct bwi_head *head, boo
                        .sound_n = e->n,
                        .r = {.era = head->damaged_era,
                              .n = head->damaged_n,
+                             .damaged_n = found->damaged_n,
                              .uuid = bwi_uuid_random(env),
                              .nonce = (uint32_t)env->random_u64(env)}};
-    struct bwi_key key = bwi_key_entry(c->host.ctx.run, head->damaged_era, head->damaged_n);
+    struct bwi_key key = bwi_key_entry(c->host.ctx.run, found->damaged_era, found->damaged_n);
     bwi_findings_add(f, dry ? 2 : 1, BW_E_CORRUPT, "remote", NULL, key.s, "", "the newest entry is damaged: %.300s",
-                     head->damage);
+                     found->damage);
     p.gone = bwi_calloc(e->live_count + e->shelved_count + 1, sizeof *p.gone);
     int rc = p.gone ? 0 : bwi_error_nomem(err, e->live_count * sizeof *p.gone, "repair");
     if (rc == 0) rc = find_gone(&p, e->live, e->live_count, f, err);
@@ -164,6 +188,22 @@ static int repair_history(struct bw_catalog *c, const struct bwi_head *head, boo
     bwi_free(p.gone);
     bwi_free(p.found);
     return rc;
+}
+
+/* In two parts: the era ends, and then, on the head as it is with that end, the next one begins. A repair that died
+ * between them is gone on with by the next one. */
+static int repair_history(struct bw_catalog *c, const struct bwi_head *head, bool dry, struct bwi_findings *f,
+                          struct bw_error *err) {
+    if (dry || head->ended) return repair_era(c, head, head, dry, f, err);
+    struct bwi_head now = {0};
+    int rc = end_era(c, head, err);
+    if (rc == 0) rc = bwi_catalog_head(c, &now, err);
+    if (rc == 0 && now.ended) rc = repair_era(c, head, &now, false, f, err);
+    bwi_head_fini(&now);
+    if (rc != 1) return rc;
+    struct bwi_key key = bwi_key_entry(c->host.ctx.run, head->damaged_era, head->damaged_n + 1);
+    bwi_findings_add(f, 1, 0, "remote", NULL, key.s, "", "the history has moved meanwhile: nothing was done");
+    return 0;
 }
 
 /* --- promotion ----------------------------------------------------------------------------------------------- */
@@ -197,23 +237,29 @@ static int promote(struct bw_catalog *c, bool dry, struct bwi_findings *f, struc
     return rc;
 }
 
-int bw_catalog_repair(struct bw_catalog *catalog, const char *run, uint32_t what, struct bw_list **ret_list,
-                      struct bw_error *err) {
-    const uint32_t known = BW_REPAIR_COPIES | BW_REPAIR_HISTORY | BW_REPAIR_PROMOTE;
+static int repair(struct bw_catalog *c, const struct bwi_catalog_args *a, struct bw_list **ret_list,
+                  struct bw_error *err) {
+    const uint32_t what = a->flags;
     struct bwi_head head = {0};
     struct bwi_findings f = {0};
-    int rc = bwi_catalog_begin(catalog, run, ret_list, err);
-    if (rc == 0 && (what & ~known)) rc = bwi_error_set(err, BW_E_INVALID, "what has unknown bits: %#x", what);
-    if (rc == 0 && what) rc = bwi_catalog_begin_change(catalog, run, err);
-    if (rc == 0) rc = bwi_catalog_head(catalog, &head, err);
+    int rc = bwi_catalog_head(c, &head, err);
     if (rc < 0) return rc;
-    bool archive = !bwi_uuid_eq(&head.entry.store, &catalog->host.ctx.store_id[BWI_TIER_REMOTE]);
-    if (head.damaged) rc = repair_history(catalog, &head, !(what & BW_REPAIR_HISTORY), &f, err);
-    if (rc == 0 && archive && !head.damaged) rc = promote(catalog, !(what & BW_REPAIR_PROMOTE), &f, err);
-    if (rc == 0) rc = mend_all(catalog, &head.entry, !(what & BW_REPAIR_COPIES), &f, err);
+    bool archive = !bwi_uuid_eq(&head.entry.store, &c->host.ctx.store_id[BWI_TIER_REMOTE]);
+    if (head.damaged) rc = repair_history(c, &head, !(what & BW_REPAIR_HISTORY), &f, err);
+    if (rc == 0 && archive && !head.damaged) rc = promote(c, !(what & BW_REPAIR_PROMOTE), &f, err);
+    if (rc == 0) rc = mend_all(c, &head.entry, !(what & BW_REPAIR_COPIES), &f, err);
     if (rc == 0 && f.count == 0) bwi_findings_add(&f, 0, 0, "remote", NULL, "history", "", "nothing is to be repaired");
     bwi_head_fini(&head);
     if (rc == 0) return bwi_list_of_findings(&f, ret_list, err);
     bwi_findings_fini(&f);
     return rc;
+}
+
+int bw_catalog_repair(struct bw_catalog *catalog, const char *run, uint32_t what, struct bw_list **ret_list,
+                      struct bw_error *err) {
+    const uint32_t known = BW_REPAIR_COPIES | BW_REPAIR_HISTORY | BW_REPAIR_PROMOTE;
+    const struct bwi_catalog_args a = {.run = run, .flags = what, .changes = what != 0};
+    int rc = bwi_catalog_check(catalog, run, ret_list, err);
+    if (rc == 0 && (what & ~known)) rc = bwi_error_set(err, BW_E_INVALID, "what has unknown bits: %#x", what & ~known);
+    return rc == 0 ? bwi_catalog_call(catalog, repair, &a, ret_list, err) : rc;
 }

@@ -7,7 +7,6 @@
 #include "base/text.h"
 #include "checkpoint/policy_history.h"
 
-/* The log itself: every entry's seal, and that each names the bytes of the one before. */
 /* Entries between two that are there must be there: only the oldest ones are ever deleted. An archive has gaps. */
 static uint64_t find_gap(const struct bw_catalog *c, const struct bwi_head *head, uint64_t before, uint64_t n,
                          struct bwi_findings *f) {
@@ -19,6 +18,7 @@ static uint64_t find_gap(const struct bw_catalog *c, const struct bwi_head *head
     return 1;
 }
 
+/* The log itself: every entry's seal, and that each names the bytes of the one before. */
 static int verify_history(struct bw_catalog *c, const struct bwi_head *head, struct bwi_findings *f,
                           struct bw_error *err) {
     struct bwi_store_names names = {0};
@@ -36,7 +36,9 @@ static int verify_history(struct bw_catalog *c, const struct bwi_head *head, str
         struct bwi_key key = bwi_key_entry(c->host.ctx.run, era, n);
         int got = bwi_block_get(&c->host, BWI_TIER_REMOTE, key.s, BWI_ENTRY_BYTES_MAX, &body, &e);
         if (got == BW_E_NOTFOUND) continue; /* trimmed meanwhile */
-        if (got == 0) got = bwi_head_decode(&c->host.ctx, bwi_buf_span(&body), era, n, &h, &e);
+        if (got == BW_E_CANCELLED) rc = bwi_error_copy(err, &e);
+        bool ended = era < head->entry.era && bwi_head_is_era_end(&c->host.ctx, bwi_buf_span(&body), era, n);
+        if (got == 0 && !ended) got = bwi_head_decode(&c->host.ctx, bwi_buf_span(&body), era, n, &h, &e);
         if (got == 0 && last_n && n == last_n + 1 && !bwi_sha_eq(&h.entry.prev, &last))
             got = bwi_error_set(&e, BW_E_CORRUPT, "it does not follow the entry before it");
         if (got < 0) {
@@ -45,7 +47,7 @@ static int verify_history(struct bw_catalog *c, const struct bwi_head *head, str
         }
         damaged += find_gap(c, head, seen_n, n, f);
         seen_n = n;
-        last_n = got == 0 ? n : 0;
+        last_n = got == 0 && !ended ? n : 0;
         last = h.sha;
         entries++;
         bwi_buf_fini(&body);
@@ -67,9 +69,11 @@ static int verify_one(struct bw_catalog *c, const struct bwi_kept *k, bool fast,
                            .fast = fast,
                            .tiers = {bwi_catalog_has(c, BWI_TIER_LOCAL), true},
                            .findings = f};
+    const size_t before = f->count;
     bwi_verify_start(&v, c->host.loop, NULL);
     int rc = bwi_block_on(&c->host, &v.task, err);
     bwi_verify_fini(&v);
+    bwi_findings_sort(f, before);
     c->progress.done_items++;
     return rc;
 }
@@ -81,32 +85,37 @@ static int verify_list(struct bw_catalog *c, const struct bwi_kept *list, size_t
     return rc;
 }
 
-int bw_catalog_verify(struct bw_catalog *catalog, const char *run, const char *id, uint32_t flags,
-                      struct bw_list **ret_list, struct bw_error *err) {
+static int verify(struct bw_catalog *c, const struct bwi_catalog_args *a, struct bw_list **ret_list,
+                  struct bw_error *err) {
     struct bwi_head head = {0};
     struct bwi_findings f = {0};
     struct bwi_id want;
-    bool fast = (flags & BW_VERIFY_FAST) != 0;
-    int rc = bwi_catalog_begin(catalog, run, ret_list, err);
-    if (rc == 0 && (flags & ~BW_VERIFY_FAST))
-        rc = bwi_error_set(err, BW_E_INVALID, "flags has unknown bits: %#x", flags);
-    if (rc == 0 && id && !bwi_id_parse(bwi_span_str(id), &want))
-        rc = bwi_error_set(err, BW_E_INVALID, "\"%.100s\" is not a checkpoint id", id);
-    if (rc == 0) rc = bwi_catalog_head(catalog, &head, err);
+    bool fast = (a->flags & BW_VERIFY_FAST) != 0;
+    int rc = a->id ? bwi_catalog_id(a->id, &want, err) : 0;
+    if (rc == 0) rc = bwi_catalog_head(c, &head, err);
     if (rc < 0) return rc;
     const struct bwi_entry *e = &head.entry;
-    catalog->progress.total_items = id ? 1 : e->live_count + e->shelved_count;
-    rc = verify_history(catalog, &head, &f, err);
-    if (rc == 0 && id) {
+    c->progress.total_items = a->id ? 1 : e->live_count + e->shelved_count;
+    rc = verify_history(c, &head, &f, err);
+    if (rc == 0 && a->id) {
         const struct bwi_kept *k = bwi_policy_find_kept(e, &want);
-        rc = k ? verify_one(catalog, k, fast, &f, err)
-               : bwi_error_set(err, BW_E_NOTFOUND, "run \"%s\" has no committed checkpoint %s", run, id);
+        rc = k ? verify_one(c, k, fast, &f, err)
+               : bwi_error_set(err, BW_E_NOTFOUND, "run \"%s\" has no committed checkpoint %s", a->run, a->id);
     } else if (rc == 0) {
-        rc = verify_list(catalog, e->live, e->live_count, fast, &f, err);
-        if (rc == 0) rc = verify_list(catalog, e->shelved, e->shelved_count, fast, &f, err);
+        rc = verify_list(c, e->live, e->live_count, fast, &f, err);
+        if (rc == 0) rc = verify_list(c, e->shelved, e->shelved_count, fast, &f, err);
     }
     bwi_head_fini(&head);
     if (rc == 0) return bwi_list_of_findings(&f, ret_list, err);
     bwi_findings_fini(&f);
     return rc;
+}
+
+int bw_catalog_verify(struct bw_catalog *catalog, const char *run, const char *id, uint32_t flags,
+                      struct bw_list **ret_list, struct bw_error *err) {
+    const struct bwi_catalog_args a = {.run = run, .id = id, .flags = flags};
+    int rc = bwi_catalog_check(catalog, run, ret_list, err);
+    if (rc == 0 && (flags & ~BW_VERIFY_FAST))
+        rc = bwi_error_set(err, BW_E_INVALID, "flags has unknown bits: %#x", flags & ~BW_VERIFY_FAST);
+    return rc == 0 ? bwi_catalog_call(catalog, verify, &a, ret_list, err) : rc;
 }

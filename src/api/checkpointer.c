@@ -110,6 +110,12 @@ static void fill_config(const struct bw_options *o, struct bwi_session_config *c
 
 /* --- open ---------------------------------------------------------------------------------------------------- */
 
+/* The machine that opens ends at its own deadline; only a tier that hangs takes longer than that. Never 0. */
+static uint64_t patience_ms(const struct bw_options *o) {
+    uint64_t ms;
+    return bwi_add_u64(o->open_timeout_ms, CLOSE_EXTRA_MS, &ms) ? ms : UINT64_MAX;
+}
+
 static int make(const struct bw_options *o, struct bw_checkpointer *ck, struct bw_error *err) {
     struct bwi_host_options ho = {.run = o->run,
                                   .remote_url = o->remote_url,
@@ -121,11 +127,11 @@ static int make(const struct bw_options *o, struct bw_checkpointer *ck, struct b
     struct bwi_session_config cfg;
     int rc = bwi_mutex_init(&ck->shared.mutex);
     if (rc == 0 && (rc = bwi_cond_init(&ck->shared.cond)) < 0) bwi_mutex_fini(&ck->shared.mutex);
-    if (rc < 0) return bwi_error_errno(err, -rc, "make a lock");
+    if (rc < 0) return bwi_error_errno(err, rc, "make a lock");
     ck->shared.ready = true;
     ck->event_fd = bwi_eventfd_open();
-    if (ck->event_fd < 0) return bwi_error_errno(err, -ck->event_fd, "eventfd");
-    rc = bwi_host_open(&ho, &ck->host, err);
+    if (ck->event_fd < 0) return bwi_error_errno(err, ck->event_fd, "make an eventfd");
+    rc = bwi_host_open_within(&ho, patience_ms(o), &ck->host, err);
     if (rc == 0) rc = check_tiers(ck, err);
     if (rc < 0) return rc;
     ck->host.ctx.poll_max_ns = bwi_min_u64(POLL_MOST_NS, POLL_LEAST_NS * (1 + o->world / POLL_RANKS));
@@ -175,8 +181,7 @@ static int check_identity(const struct bw_checkpointer *ck, struct bw_error *err
 static int run_open(struct bw_checkpointer *ck, struct bw_error *err) {
     struct opened o = {BW_ERROR_INIT};
     bwi_engine_run(ck, start_open, NULL);
-    /* The machine ends at its own deadline; longer than that only a store that hangs takes. */
-    if (!bwi_engine_watch(ck, ck->opening, bwi_deadline_ns(ck->options.open_timeout_ms + CLOSE_EXTRA_MS)))
+    if (!bwi_engine_watch(ck, ck->opening, bwi_deadline_ns(patience_ms(&ck->options))))
         return bwi_error_set(err, BW_E_TIMEOUT, "open run \"%s\": a tier does not answer", ck->host.ctx.run);
     bwi_engine_run(ck, finish_open, &o);
     if (o.error.status == 0) check_identity(ck, &o.error);
@@ -188,7 +193,7 @@ int bw_checkpointer_open(const struct bw_options *options, struct bw_checkpointe
     struct bw_options o = BW_OPTIONS_INIT;
     bw_error_clear(err);
     if (!ret_ck) return bwi_error_set(err, BW_E_INVALID, "ret_ck is null");
-    int rc = bwi_options_copy(&o, sizeof o, options, offsetof(struct bw_options, retention), "options", err);
+    int rc = bwi_options_copy(&o, options, BWI_OPTIONS_SIZES(offsetof(struct bw_options, retention), sizeof o), err);
     if (rc == 0) rc = check_options(&o, err);
     if (rc < 0) return rc;
     struct bw_checkpointer *ck = bwi_calloc(1, sizeof *ck);

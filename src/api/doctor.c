@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "api/catalog.h"
+#include "api/guard.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "base/vec.h"
@@ -194,7 +195,10 @@ static int race_tier(enum bwi_tier tier, const char *url, struct bwi_host *h, st
 /* ---- directories that are there only for the examination ---- */
 
 static bool decode_byte(const char *text, char *ret) {
-    const char hex[2] = {(char)(text[0] | 0x20), text[0] ? (char)(text[1] | 0x20) : '\0'}; /* in lower case */
+    char hex[2] = {text[0], '\0'};
+    if (text[0] != '\0') hex[1] = text[1];
+    for (int i = 0; i < 2; i++)
+        if (hex[i] >= 'A' && hex[i] <= 'F') hex[i] = "abcdef"[hex[i] - 'A'];
     return bwi_hex_decode(hex, 2, ret, 1);
 }
 
@@ -271,6 +275,11 @@ static void read_store_id(struct bwi_host *h, struct bwi_diagnose_tier *t, struc
     if (t->store_status == 0) t->store_id = id.id;
     t->store_error = e->message;
     bwi_buf_fini(&body);
+    if (t->store_status != BW_E_NOTFOUND) return;
+    struct bwi_store_names runs = {0};
+    struct bw_error unseen = BW_ERROR_INIT;
+    t->has_runs = bwi_block_list(h, t->tier, "runs/", &runs, &unseen) == 0 && runs.len > 0;
+    bwi_store_names_fini(&runs);
 }
 
 /* With the tier open. */
@@ -304,7 +313,7 @@ static int examine(struct bwi_diagnose_tier *t, enum bwi_tier tier, const char *
                    struct bw_error *err) {
     char path[PATH_BYTES];
     struct bw_error e = BW_ERROR_INIT;
-    struct bwi_host h;
+    struct bwi_host h = {0};
     *t = (struct bwi_diagnose_tier){.tier = tier, .url = url};
     const bool is_dir = path_of(url, path);
     const size_t there = is_dir ? length_there(path) : 0;
@@ -321,21 +330,84 @@ static int examine(struct bwi_diagnose_tier *t, enum bwi_tier tier, const char *
         bwi_host_close(&h);
     }
     if (t->made && is_dir) remove_made(path, there);
+    t->url = NULL; /* it was the store's */
     return rc;
 }
 
-int bw_doctor(const char *remote_url, const char *local_url, struct bw_list **ret_list, struct bw_error *err) {
+/* ---- with a deadline ---- */
+
+struct examination {
+    struct bwi_job job;
+    enum bwi_tier tier;
+    char *url;
+    struct bwi_diagnose_tier found;
+    struct bwi_findings findings;
+};
+
+static void examination_free(struct examination *x) {
+    bwi_findings_fini(&x->findings);
+    bwi_free(x->url);
+    bwi_free(x);
+}
+
+static int run_examination(struct bwi_job *job, struct bw_error *err) {
+    struct examination *x = bwi_container_of(job, struct examination, job);
+    return examine(&x->found, x->tier, x->url, &x->findings, err);
+}
+
+static void discard_examination(struct bwi_job *job) {
+    examination_free(bwi_container_of(job, struct examination, job));
+}
+
+static void append(struct bwi_findings *to, const struct bwi_findings *from) {
+    void *list = to->list;
+    if (from->count > 0 && !bwi_vec_reserve(&list, &to->cap, to->count + from->count, sizeof *to->list))
+        to->failed = true;
+    to->list = list;
+    to->failed = to->failed || from->failed;
+    if (to->failed || from->count == 0) return;
+    memcpy(to->list + to->count, from->list, from->count * sizeof *from->list);
+    to->count += from->count;
+}
+
+static int examine_within(struct bwi_diagnose_tier *t, enum bwi_tier tier, const char *url, uint64_t timeout_ms,
+                          struct bwi_findings *f, struct bw_error *err) {
+    struct bw_error e = BW_ERROR_INIT;
+    bool gone = false;
+    struct examination *x = bwi_calloc(1, sizeof *x);
+    if (!x) return bwi_error_nomem(err, sizeof *x, "an examination");
+    x->job = (struct bwi_job){run_examination, discard_examination};
+    x->tier = tier;
+    x->url = bwi_strdup(url);
+    int rc = x->url ? bwi_guard(&x->job, timeout_ms, NULL, &gone, &e) : bwi_error_nomem(&e, strlen(url), "a URL");
+    if (gone) {
+        bwi_findings_add(f, 2, BW_E_TIMEOUT, bwi_tier_name(tier), NULL, "store", NULL,
+                         "the tier \"%.200s\" does not answer: %s; what was written for the examination may be left "
+                         "behind: doctor-...",
+                         url, e.message);
+        return 0;
+    }
+    append(f, &x->findings);
+    *t = x->found;
+    examination_free(x);
+    return rc < 0 ? bwi_error_copy(err, &e) : 0;
+}
+
+int bw_doctor(const struct bw_doctor_options *options, struct bw_list **ret_list, struct bw_error *err) {
+    struct bw_doctor_options o = BW_DOCTOR_OPTIONS_INIT;
     struct bwi_findings f = {0};
     struct bwi_probe_machine machine;
     struct bwi_diagnose_tier tiers[BWI_TIERS] = {0};
-    const char *url[BWI_TIERS] = {[BWI_TIER_LOCAL] = local_url, [BWI_TIER_REMOTE] = remote_url};
-    int rc = 0;
     bw_error_clear(err);
     if (!ret_list) return bwi_error_set(err, BW_E_INVALID, "ret_list is null");
+    int rc = bwi_options_copy(&o, options, BWI_OPTIONS_SIZES(sizeof o), err);
+    if (rc == 0 && o.reserved) rc = bwi_error_set(err, BW_E_INVALID, "option reserved is %u: expected 0", o.reserved);
+    if (rc < 0) return rc;
+    const char *url[BWI_TIERS] = {[BWI_TIER_LOCAL] = o.local_url, [BWI_TIER_REMOTE] = o.remote_url};
     bwi_probe_machine(&machine);
     bwi_diagnose_machine(&machine, &f);
     for (int t = 0; rc == 0 && t < BWI_TIERS; t++)
-        if (url[t] && url[t][0]) rc = examine(&tiers[t], (enum bwi_tier)t, url[t], &f, err);
+        if (url[t] && url[t][0]) rc = examine_within(&tiers[t], (enum bwi_tier)t, url[t], o.timeout_ms, &f, err);
     if (rc == 0) bwi_diagnose_pair(&tiers[BWI_TIER_LOCAL], &tiers[BWI_TIER_REMOTE], &f);
     if (rc == 0) return bwi_list_of_findings(&f, ret_list, err);
     bwi_findings_fini(&f);

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "base/vec.h"
 
 static int open_tier(struct bwi_host *h, enum bwi_tier tier, const char *url, const struct bwi_host_options *o,
                      struct bw_error *err) {
@@ -50,14 +51,74 @@ void bwi_host_close(struct bwi_host *h) {
     *h = (struct bwi_host){0};
 }
 
-int bwi_options_copy(void *to, size_t want, const void *from, size_t least, const char *what, struct bw_error *err) {
+/* ---- opening with a deadline ---- */
+
+struct opening {
+    struct bwi_job job;
+    struct bwi_host_options options; /* its strings are copies */
+    char *run, *remote_url, *local_url;
+    struct bwi_host host;
+};
+
+static void opening_free(struct opening *o) {
+    bwi_host_close(&o->host);
+    bwi_free(o->run);
+    bwi_free(o->remote_url);
+    bwi_free(o->local_url);
+    bwi_free(o);
+}
+
+static int run_opening(struct bwi_job *job, struct bw_error *err) {
+    struct opening *o = bwi_container_of(job, struct opening, job);
+    return bwi_host_open(&o->options, &o->host, err);
+}
+
+static void discard_opening(struct bwi_job *job) {
+    opening_free(bwi_container_of(job, struct opening, job));
+}
+
+static bool copy_text(const char *from, char **ret) {
+    *ret = from ? bwi_strdup(from) : NULL;
+    return !from || *ret;
+}
+
+int bwi_host_open_within(const struct bwi_host_options *o, uint64_t patience_ms, struct bwi_host *ret,
+                         struct bw_error *err) {
+    struct opening *x = bwi_calloc(1, sizeof *x);
+    if (!x) return bwi_error_nomem(err, sizeof *x, "opening");
+    x->job = (struct bwi_job){run_opening, discard_opening};
+    x->options = *o;
+    const bool copied = copy_text(o->run, &x->run) && copy_text(o->remote_url, &x->remote_url) &&
+                        copy_text(o->local_url, &x->local_url);
+    x->options.run = x->run;
+    x->options.remote_url = x->remote_url;
+    x->options.local_url = x->local_url;
+    bool gone = false;
+    int rc = copied ? bwi_guard(&x->job, patience_ms, NULL, &gone, err) : bwi_error_nomem(err, 1, "opening");
+    if (gone) {
+        (void)bwi_error_wrap(err, "open the tiers of \"%.200s\"", o->remote_url ? o->remote_url : "");
+        return rc;
+    }
+    if (rc == 0) {
+        *ret = x->host;
+        x->host = (struct bwi_host){0};
+    }
+    opening_free(x);
+    return rc;
+}
+
+/* ---- options ---- */
+
+int bwi_options_copy(void *to, const void *from, struct bwi_options_sizes known, struct bw_error *err) {
     uint32_t size = 0;
-    if (!from) return bwi_error_set(err, BW_E_INVALID, "%s is null", what);
+    if (!from) return bwi_error_set(err, BW_E_INVALID, "options is null");
     memcpy(&size, from, sizeof size);
-    if (size < least || size > want)
-        return bwi_error_set(err, BW_E_INVALID,
-                             "%s: struct_size is %u, expected %zu; initialise it with its _INIT macro", what, size,
-                             want);
-    memcpy(to, from, size);
-    return 0;
+    for (size_t i = 0; i < known.count; i++) {
+        if (size != known.sizes[i]) continue;
+        memcpy(to, from, size);
+        return 0;
+    }
+    return bwi_error_set(err, BW_E_INVALID,
+                         "options: struct_size is %u, expected %u; initialise them with their _INIT macro", size,
+                         known.sizes[known.count - 1]);
 }

@@ -4,6 +4,7 @@
 #ifndef BWI_API_HOST_H
 #define BWI_API_HOST_H
 
+#include "api/guard.h"
 #include "checkpoint/context.h"
 
 struct bwi_host_options {
@@ -22,13 +23,29 @@ struct bwi_host {
     struct bwi_loop *loop;
     struct bwi_arena *arena;
     struct bwi_context ctx;
+    struct bwi_pulse *pulse; /* of what bwi_block_on runs; NULL: nobody asks. It lies outside, for others read it */
 };
 
 int bwi_host_open(const struct bwi_host_options *o, struct bwi_host *ret, struct bw_error *err);
+/* The same, but BW_E_TIMEOUT after `patience_ms` (0: never): opening a directory on a mount that does not answer hangs,
+ * and whoever hangs is a thread that clears up behind itself. */
+int bwi_host_open_within(const struct bwi_host_options *o, uint64_t patience_ms, struct bwi_host *ret,
+                         struct bw_error *err);
 void bwi_host_close(struct bwi_host *h); /* nothing may be in flight; idempotent */
 
-/* Copies a struct that begins with its size: `want` bytes of defaults, over which the caller's bytes go. BW_E_INVALID
- * for a size that is not known. */
-int bwi_options_copy(void *to, size_t want, const void *from, size_t least, const char *what, struct bw_error *err);
+/* The option structs of callers that were compiled against older headers: the sizes that the struct has had, which are
+ * the places at which a member ends. The last one is its size. */
+struct bwi_options_sizes {
+    const uint16_t *sizes;
+    size_t count;
+};
+#define BWI_OPTIONS_SIZES(...)                                                                                         \
+    (const struct bwi_options_sizes) {                                                                                 \
+        (const uint16_t[]){__VA_ARGS__}, sizeof((const uint16_t[]){__VA_ARGS__}) / sizeof(uint16_t)                    \
+    }
+
+/* Copies a struct that begins with its size over `to`, which holds the defaults. BW_E_INVALID for a size that is none
+ * of those, so that no member is taken by half. */
+int bwi_options_copy(void *to, const void *from, struct bwi_options_sizes known, struct bw_error *err);
 
 #endif

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "api/background.h"
+#include "api/blocking.h"
+#include "api/guard.h"
 #include "api/reader.h"
 #include "base/error.h"
 #include "base/text.h"
@@ -16,6 +18,7 @@
 struct bw_restore {
     struct bw_checkpointer *ck; /* NULL: a reader */
     struct bwi_host own;        /* of a reader */
+    struct bwi_pulse pulse;     /* while it is opened */
     struct bwi_restore *inner;
     struct bwi_mutex mutex; /* one call at a time */
     /* one call's hand-over to the loop's thread */
@@ -42,7 +45,7 @@ static int run_call(struct bw_restore *r, struct bw_error *err) {
         bwi_engine_watch(r->ck, &r->call.task, BWI_NEVER); /* its own deadline is io_timeout_ms */
     } else {
         bwi_restore_call_start(&r->call, r->own.loop, NULL);
-        bwi_loop_run(r->own.loop, &r->call.task, BWI_NEVER);
+        (void)bwi_block_on(&r->own, &r->call.task, NULL);
     }
     bwi_error_stage(&r->call.task.error, BW_STAGE_RESTORE);
     bwi_error_copy(err, &r->call.task.error);
@@ -74,7 +77,7 @@ static int wrap(struct bw_restore **ret, struct bw_error *err) {
     int rc = bwi_mutex_init(&r->mutex);
     if (rc < 0) {
         bwi_free(r);
-        return bwi_error_errno(err, -rc, "make a lock");
+        return bwi_error_errno(err, rc, "make a lock");
     }
     *ret = r;
     return 0;
@@ -87,7 +90,7 @@ int bw_restore_open(struct bw_checkpointer *ck, struct bw_restore **ret_restore,
         return bwi_error_set(err, BW_E_NOTFOUND, "this launch started from nothing: there is no checkpoint to restore");
     struct bw_restore *r = NULL;
     int rc = wrap(&r, err);
-    if (rc < 0 || !r) return rc;
+    if (rc < 0 || !r) return rc; /* the second for compilers that do not follow */
     const struct bwi_resume *m = &ck->target;
     struct new_inner n = {.r = r,
                           .target = {.id = m->id,
@@ -97,16 +100,16 @@ int bw_restore_open(struct bw_checkpointer *ck, struct bw_restore **ret_restore,
                                      .groups = m->groups,
                                      .fan_out = m->fan_out,
                                      .uuid = m->uuid,
-                                     .wait_ns = ck->options.open_timeout_ms * BWI_NS_PER_MS,
+                                     .wait_ns = bwi_ns_of_ms(ck->options.open_timeout_ms),
                                      .may_repair = true,
-                                     .io_timeout_ns = ck->options.io_timeout_ms * BWI_NS_PER_MS}};
+                                     .io_timeout_ns = bwi_ns_of_ms(ck->options.io_timeout_ms)}};
     r->ck = ck;
     bwi_engine_run(ck, make_inner, &n);
     if (n.error.status == 0) {
         bwi_engine_lock(ck);
         ck->shared.restores++;
         bwi_engine_unlock(ck);
-        rc = simple_call(r, BWI_RESTORE_MANIFEST, NULL, 0, &n.error);
+        (void)simple_call(r, BWI_RESTORE_MANIFEST, NULL, 0, &n.error);
     }
     if (n.error.status < 0) {
         bool counted = r->inner != NULL;
@@ -137,43 +140,29 @@ void bw_restore_close(struct bw_restore *restore) {
 int bwi_reader_read_head(struct bwi_host *h, struct bwi_head *ret, struct bw_error *err) {
     struct bwi_store_ids ids = {.ctx = &h->ctx};
     bwi_store_ids_start(&ids, h->loop, NULL);
-    bwi_loop_run(h->loop, &ids.task, BWI_NEVER);
-    if (ids.task.error.status < 0) {
-        bwi_error_copy(err, &ids.task.error);
-        return ids.task.error.status;
-    }
+    int rc = bwi_block_on(h, &ids.task, err);
+    if (rc < 0) return rc;
     struct bwi_head_read read = {.ctx = &h->ctx, .head = ret};
     bwi_head_read_start(&read, h->loop, NULL);
-    bwi_loop_run(h->loop, &read.task, BWI_NEVER);
-    bwi_error_copy(err, &read.task.error);
-    if (read.task.error.status < 0) return read.task.error.status;
-    if (!ret->found)
-        return bwi_error_set(err, BW_E_NOTFOUND, "there is no run \"%s\" in \"%.200s\"", h->ctx.run,
-                             h->ctx.tier[BWI_TIER_REMOTE]->url);
-    return 0;
+    rc = bwi_block_on(h, &read.task, err);
+    if (rc == 0 && !ret->found)
+        rc = bwi_error_set(err, BW_E_NOTFOUND, "there is no run \"%s\" in \"%.200s\"", h->ctx.run,
+                           h->ctx.tier[BWI_TIER_REMOTE]->url);
+    if (rc < 0) bwi_head_fini(ret); /* it may be full: what was given up fails afterwards */
+    return rc;
 }
 
-static const struct bwi_kept *find_kept(const struct bw_reader_options *o, const struct bwi_entry *e,
-                                        struct bw_error *err) {
+static const struct bwi_kept *find_kept(const struct bw_reader_options *o, const struct bwi_entry *e) {
     struct bwi_id id;
-    const struct bwi_kept *k = NULL;
-    if (o->id && !bwi_id_parse(bwi_span_str(o->id), &id)) {
-        bwi_error_set(err, BW_E_INVALID, "\"%.100s\" is not a checkpoint id", o->id);
-        return NULL;
-    }
-    if (o->id)
-        k = bwi_policy_find_kept(e, &id);
-    else
-        k = o->step == UINT64_MAX ? bwi_policy_newest(e) : bwi_policy_find_live(e, o->step);
-    if (k) return k;
-    if (o->id)
-        bwi_error_set(err, BW_E_NOTFOUND, "run \"%s\" has no committed checkpoint %.100s", e->run, o->id);
-    else if (o->step == UINT64_MAX)
-        bwi_error_set(err, BW_E_NOTFOUND, "nothing is committed in run \"%s\"", e->run);
-    else
-        bwi_error_set(err, BW_E_NOTFOUND, "run \"%s\" has no live checkpoint of step %llu", e->run,
-                      (unsigned long long)o->step);
-    return NULL;
+    if (o->id) return bwi_id_parse(bwi_span_str(o->id), &id) ? bwi_policy_find_kept(e, &id) : NULL;
+    return o->step == UINT64_MAX ? bwi_policy_newest(e) : bwi_policy_find_live(e, o->step);
+}
+
+static int no_kept(const struct bw_reader_options *o, const struct bwi_entry *e, struct bw_error *err) {
+    if (o->id) return bwi_error_set(err, BW_E_NOTFOUND, "run \"%s\" has no committed checkpoint %.100s", e->run, o->id);
+    if (o->step == UINT64_MAX) return bwi_error_set(err, BW_E_NOTFOUND, "nothing is committed in run \"%s\"", e->run);
+    return bwi_error_set(err, BW_E_NOTFOUND, "run \"%s\" has no live checkpoint of step %llu", e->run,
+                         (unsigned long long)o->step);
 }
 
 static int open_reader(const struct bw_reader_options *o, struct bw_restore *r, struct bw_error *err) {
@@ -185,44 +174,107 @@ static int open_reader(const struct bw_reader_options *o, struct bw_restore *r, 
                                   .read_only = true};
     struct bwi_head head = {0};
     int rc = bwi_host_open(&ho, &r->own, err);
+    r->own.pulse = &r->pulse;
     if (rc == 0) rc = bwi_reader_read_head(&r->own, &head, err);
     if (rc < 0) return rc;
-    const struct bwi_kept *k = find_kept(o, &head.entry, err);
-    if (k) {
+    const struct bwi_kept *k = find_kept(o, &head.entry);
+    if (!k) {
+        rc = no_kept(o, &head.entry, err);
+    } else {
         struct bwi_restore_target t = {
-            .id = k->id, .committed = true, .manifest = k->manifest, .io_timeout_ns = o->io_timeout_ms * BWI_NS_PER_MS};
+            .id = k->id, .committed = true, .manifest = k->manifest, .io_timeout_ns = bwi_ns_of_ms(o->io_timeout_ms)};
         rc = bwi_restore_new(&r->own.ctx, &t, &r->inner, err);
-        if (rc == 0) rc = simple_call(r, BWI_RESTORE_MANIFEST, NULL, 0, err);
     }
+    if (rc == 0) rc = simple_call(r, BWI_RESTORE_MANIFEST, NULL, 0, err);
     bwi_head_fini(&head);
-    if (!k) return o->id && !bwi_id_parse(bwi_span_str(o->id), &(struct bwi_id){0}) ? BW_E_INVALID : BW_E_NOTFOUND;
     return rc;
+}
+
+struct reader_opening {
+    struct bwi_job job;
+    struct bw_reader_options options; /* its texts are copies, owned */
+    struct bw_restore *restore;
+};
+
+static void reader_opening_free(struct reader_opening *x) {
+    bwi_free((void *)(uintptr_t)x->options.run);
+    bwi_free((void *)(uintptr_t)x->options.remote_url);
+    bwi_free((void *)(uintptr_t)x->options.local_url);
+    bwi_free((void *)(uintptr_t)x->options.id);
+    bw_restore_close(x->restore);
+    bwi_free(x);
+}
+
+static int run_reader_opening(struct bwi_job *job, struct bw_error *err) {
+    struct reader_opening *x = bwi_container_of(job, struct reader_opening, job);
+    return open_reader(&x->options, x->restore, err);
+}
+
+static void discard_reader_opening(struct bwi_job *job) {
+    reader_opening_free(bwi_container_of(job, struct reader_opening, job));
+}
+
+static bool copy_text(const char **text) {
+    if (!*text) return true;
+    *text = bwi_strdup(*text);
+    return *text != NULL;
+}
+
+static int reader_opening_new(const struct bw_reader_options *o, struct reader_opening **ret, struct bw_error *err) {
+    struct reader_opening *x = bwi_calloc(1, sizeof *x);
+    if (!x) return bwi_error_nomem(err, sizeof *x, "opening a reader");
+    *x = (struct reader_opening){.job = {run_reader_opening, discard_reader_opening}, .options = *o};
+    bool copied = copy_text(&x->options.run);
+    copied = copy_text(&x->options.remote_url) && copied;
+    copied = copy_text(&x->options.local_url) && copied;
+    copied = copy_text(&x->options.id) && copied;
+    int rc = copied ? wrap(&x->restore, err) : bwi_error_nomem(err, 1, "opening a reader");
+    if (rc < 0)
+        reader_opening_free(x);
+    else
+        *ret = x;
+    return rc;
+}
+
+#define MEMBER(m) offsetof(struct bw_reader_options, m)
+
+static int copy_reader_options(const struct bw_reader_options *options, struct bw_reader_options *o,
+                               struct bw_error *err) {
+    int rc = bwi_options_copy(o, options,
+                              BWI_OPTIONS_SIZES(MEMBER(memory_budget_bytes), MEMBER(io_timeout_ms), MEMBER(io_threads),
+                                                MEMBER(reserved), sizeof *o),
+                              err);
+    if (rc < 0) return rc;
+    if (!o->run || !bwi_name_valid(o->run))
+        return bwi_error_set(err, BW_E_INVALID, "option run is \"%.140s\": expected [A-Za-z0-9][A-Za-z0-9._-]{0,127}",
+                             o->run ? o->run : "");
+    struct bwi_id id;
+    if (o->id && !bwi_id_parse(bwi_span_str(o->id), &id))
+        return bwi_error_set(err, BW_E_INVALID, "option id \"%.100s\" is not a checkpoint id", o->id);
+    return o->flags || o->reserved ? bwi_error_set(err, BW_E_INVALID, "a reserved option is not 0") : 0;
 }
 
 int bw_reader_open(const struct bw_reader_options *options, struct bw_restore **ret_restore, struct bw_error *err) {
     struct bw_reader_options o = BW_READER_OPTIONS_INIT;
     bw_error_clear(err);
     if (!ret_restore) return bwi_error_set(err, BW_E_INVALID, "ret_restore is null");
-    int rc = bwi_options_copy(&o, sizeof o, options, offsetof(struct bw_reader_options, memory_budget_bytes), "options",
-                              err);
-    if (rc < 0) return rc;
-    if (!o.run || !bwi_name_valid(o.run))
-        return bwi_error_set(err, BW_E_INVALID, "option run is \"%.140s\": expected [A-Za-z0-9][A-Za-z0-9._-]{0,127}",
-                             o.run ? o.run : "");
-    if (o.flags || o.reserved) return bwi_error_set(err, BW_E_INVALID, "a reserved option is not 0");
-    struct bw_restore *r = NULL;
+    struct reader_opening *x = NULL;
     struct bw_error e = BW_ERROR_INIT;
-    rc = wrap(&r, err);
-    if (rc < 0) return rc;
-    rc = open_reader(&o, r, &e);
-    if (rc < 0) {
-        bw_restore_close(r);
-        bwi_error_stage(&e, BW_STAGE_RESTORE);
-        bwi_error_copy(err, &e);
-        return rc;
-    }
-    *ret_restore = r;
-    return 0;
+    bool gone = false;
+    int rc = copy_reader_options(options, &o, err);
+    if (rc == 0) rc = reader_opening_new(&o, &x, err);
+    if (rc < 0 || !x) return rc;
+    rc = bwi_guard(&x->job, o.io_timeout_ms, &x->restore->pulse, &gone, &e);
+    if (gone)
+        (void)bwi_error_wrap(&e, "open a reader of run \"%s\"", o.run);
+    else if (rc == 0)
+        *ret_restore = x->restore;
+    if (rc < 0) bwi_error_stage(&e, BW_STAGE_RESTORE);
+    bwi_error_copy(err, &e);
+    if (gone) return rc;
+    if (rc == 0) x->restore = NULL;
+    reader_opening_free(x);
+    return rc;
 }
 
 /* --- looking ------------------------------------------------------------------------------------------------- */

@@ -187,8 +187,9 @@ int bw_save_wait(struct bw_save *save, enum bw_level level, uint64_t timeout_ms,
             rc = bwi_error_copy(err, &save->error);
             save->reported = true;
         } else {
-            rc = bwi_error_set(err, BW_E_TIMEOUT, "save %s is %s, not yet %s; it goes on", save->stats.id,
-                               bw_level_name((int)save->level), bw_level_name((int)level));
+            rc = bwi_error_set(err, BW_E_TIMEOUT, "save %s is %s, not yet %s%s%s; it goes on", save->stats.id,
+                               bw_level_name((int)save->level), bw_level_name((int)level),
+                               save->missing[0] ? ", and not complete for want of " : "", save->missing);
         }
     }
     bwi_engine_unlock(save->ck);

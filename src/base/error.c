@@ -7,25 +7,22 @@
 #include <stdio.h>
 #include <string.h>
 
+/* For the analyser only: see error.h. */
+#undef bwi_error_set
+#undef bwi_error_errno
+#undef bwi_error_nomem
+
 #define MESSAGE_MAX (BW_ERROR_MESSAGE_BYTES - 1)
 
 static bool can_set(const struct bw_error *err) {
     return err != NULL && err->status == 0;
 }
 
-/* Characters that could start a second line or reorder the one that they stand in: C0, DEL, C1, the line and paragraph
- * separators, and the bidirectional overrides and isolates. */
-static bool harmless(uint32_t code) {
-    if (code < 0x20 || (code >= 0x7f && code < 0xa0)) return false;
-    if (code == 0x2028 || code == 0x2029) return false;
-    return !(code >= 0x202a && code <= 0x202e) && !(code >= 0x2066 && code <= 0x2069);
-}
-
 static void sanitise(char *text, size_t len) {
     for (size_t at = 0; at < len;) {
         uint32_t code = 0;
         const size_t n = bwi_utf8_next(bwi_span(text + at, len - at), &code);
-        if (n == 0 || !harmless(code)) memset(text + at, '?', n == 0 ? 1 : n);
+        if (n == 0 || !bwi_utf8_harmless(code)) memset(text + at, '?', n == 0 ? 1 : n);
         at += n == 0 ? 1 : n;
     }
 }

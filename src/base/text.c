@@ -112,6 +112,12 @@ bool bwi_utf8_valid(struct bwi_span s) {
     return true;
 }
 
+bool bwi_utf8_harmless(uint32_t code) {
+    if (code < 0x20 || (code >= 0x7f && code < 0xa0)) return false;
+    if (code == 0x2028 || code == 0x2029) return false;
+    return !(code >= 0x202a && code <= 0x202e) && !(code >= 0x2066 && code <= 0x2069);
+}
+
 static bool is_alnum(char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
@@ -141,7 +147,7 @@ void bwi_text_line(char *buf, size_t buf_bytes, const char *text) {
     while (at < in.len) {
         uint32_t code = 0;
         size_t n = bwi_utf8_next(bwi_span(in.ptr + at, in.len - at), &code);
-        bool keep = n > 0 && code >= 0x20 && code != 0x7f && (code < 0x80 || code > 0x9f);
+        bool keep = n > 0 && bwi_utf8_harmless(code);
         size_t take = keep ? n : 1;
         if (out + take >= buf_bytes) break;
         if (keep)

@@ -29,8 +29,12 @@ bool bwi_name_valid(const char *s);
 /* snprintf that tells whether all fitted. */
 bool bwi_format(char *buf, size_t buf_bytes, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
+/* Whether a character can neither start a second line nor reorder the one that it stands in. Not so: C0, DEL, C1, the
+ * line and paragraph separators, and the bidirectional overrides and isolates. */
+bool bwi_utf8_harmless(uint32_t code);
+
 /* A copy that is one line of valid UTF-8, cut at a character's boundary where it does not fit: for notes and reasons
- * that are stored. Control characters and bytes that are no UTF-8 become '?'. */
+ * that are stored. Characters that are not harmless and bytes that are no UTF-8 become '?'. */
 void bwi_text_line(char *buf, size_t buf_bytes, const char *text);
 
 /* "1.5 GiB" and the like, for people. */

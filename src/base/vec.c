@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All of the library's heap memory comes from here, so that a test can make the n-th allocation fail and see what was
- * not given back. The three counters are the only mutable global state of the library. */
+ * not given back. The three counters are global for that test's sake. */
 #include "base/vec.h"
 #include <stdatomic.h>
 #include <stdint.h>

@@ -12,6 +12,7 @@
 
 /* Objects fetched at once: enough to hide a round trip, few enough not to be a storm. */
 #define COMMIT_WINDOW 16u
+#define MISSING_NAMED 8u
 
 enum commit_state {
     COMMIT_MARKS,
@@ -111,8 +112,13 @@ static int next_entry(void *user, const struct bwi_actor *a, struct bwi_entry *r
         bw_error_clear(err);
         return 1;
     }
-    if (!a->head || !bwi_policy_committable(a->head, &c->id, c->kept.refs, c->kept.ref_count)) return 1;
-    return bwi_policy_commit(a, &c->kept, ret, err);
+    if (bwi_policy_fate(a->head, &c->id) != BWI_FATE_COMMITTABLE) return 1;
+    if (bwi_policy_committable(a->head, &c->id, c->kept.refs, c->kept.ref_count))
+        return bwi_policy_commit(a, &c->kept, ret, err);
+    w->aborting = true; /* nothing brings that back, so it would stay open for ever */
+    c->reason_status = BW_E_ABORTED;
+    bwi_format(c->reason, sizeof c->reason, "a checkpoint that it refers to was retired");
+    return bwi_policy_abort(a, &c->id, c->reason, ret, err);
 }
 
 static enum bwi_step decide(struct bwi_commit *c) {
@@ -135,6 +141,10 @@ static enum bwi_step decided(struct bwi_commit *c) {
     w->decide.head = (struct bwi_head){0};
     bool live = w->decided_live || (w->decide.created && !w->aborting);
     c->objects += w->decide.created;
+    /* Nothing is decided about a try before the lower ones of its step are aborted. */
+    const bool early =
+        !w->decide.created && bwi_policy_fate(c->head.found ? &c->head.entry : NULL, &c->id) == BWI_FATE_AHEAD;
+    if (early) return finish(c, BWI_COMMIT_INCOMPLETE);
     if (!live && !c->reason[0]) {
         c->reason_status = BW_E_ABORTED;
         bwi_format(c->reason, sizeof c->reason,
@@ -189,28 +199,41 @@ static enum bwi_step look_at_mark(struct bwi_commit *c) {
     return abort_try(c, told ? mark.status : BW_E_ABORTED, reason);
 }
 
+/* Groups [from, to) are missing. */
+static void miss(struct bwi_commit *c, uint32_t from, uint32_t to) {
+    for (uint32_t g = from; g < to && c->missing + (g - from) <= MISSING_NAMED; g++) {
+        const size_t at = strlen(c->missing_list);
+        const uint32_t nth = c->missing + (g - from);
+        char *end = c->missing_list + at;
+        if (nth == MISSING_NAMED)
+            bwi_format(end, sizeof c->missing_list - at, ", ...");
+        else
+            bwi_format(end, sizeof c->missing_list - at, "%s%u", nth ? ", " : "", g);
+    }
+    if (from < to && c->missing == 0) c->first_missing = from;
+    c->missing += to - from;
+}
+
 static enum bwi_step count_groups(struct bwi_commit *c) {
     struct bwi_store_op *listed = &c->w->slots[0].call.op;
     if (listed->error.status < 0) return fail(c, &listed->error);
-    uint32_t have = 0;
-    c->first_missing = c->groups;
+    uint32_t next = 0; /* names come in order */
+    c->missing = 0;
+    c->missing_list[0] = '\0';
     for (size_t i = 0; i < listed->names.len; i++) {
         uint64_t group;
         if (strlen(listed->names.name[i]) != 6 || !bwi_dec_padded_u64(listed->names.name[i], 6, &group) ||
-            group >= c->groups)
+            group >= c->groups || group < next)
             continue;
-        if (group != have && c->first_missing == c->groups) c->first_missing = have;
-        have++;
+        miss(c, next, (uint32_t)group);
+        next = (uint32_t)group + 1;
     }
-    c->missing = c->groups - have;
-    if (c->missing == 0) {
-        for (size_t i = 0; i < COMMIT_WINDOW; i++) c->w->slots[i].used = false;
-        c->w->next = 0;
-        c->state = COMMIT_SUMMARIES;
-        return BWI_STEP_AGAIN;
-    }
-    if (c->first_missing == c->groups) c->first_missing = have;
-    return finish(c, BWI_COMMIT_INCOMPLETE);
+    miss(c, next, c->groups);
+    if (c->missing > 0 || c->look_only) return finish(c, BWI_COMMIT_INCOMPLETE);
+    for (size_t i = 0; i < COMMIT_WINDOW; i++) c->w->slots[i].used = false;
+    c->w->next = 0;
+    c->state = COMMIT_SUMMARIES;
+    return BWI_STEP_AGAIN;
 }
 
 /* --- fetching in a window ------------------------------------------------------------------------------------ */

@@ -10,7 +10,8 @@
 #include "format/manifest.h"
 
 enum bwi_commit_result {
-    BWI_COMMIT_INCOMPLETE = 1, /* some groups are missing: see `missing` */
+    BWI_COMMIT_INCOMPLETE = 1, /* some groups are missing: see `missing`; or, with none missing, it is ahead of the
+                                  history: a lower try of its step is still open */
     BWI_COMMIT_DONE,           /* it is live now, by this task or by somebody else */
     BWI_COMMIT_ABORTED,        /* the try is closed: by this task or by somebody else */
 };
@@ -36,13 +37,16 @@ struct bwi_commit {
     const struct bwi_entry *lineage_of; /* head whose lineage the uuids are checked against */
     struct bwi_index_cache *cache;      /* may be NULL */
     uint64_t deadline_ns;               /* of the decision */
+    bool look_only;                     /* marks and which groups are there, no more: what is complete stays INCOMPLETE
+                                           with nothing missing */
     bool dry_run;                       /* with prepare_only: nothing is written either */
     bool prepare_only; /* repair: index and manifest are written, but nothing is decided; DONE means that it could be */
     /* out, valid when task.error.status is 0 */
     enum bwi_commit_result result;
     uint32_t missing; /* INCOMPLETE: how many groups are not there */
     uint32_t first_missing;
-    char reason[400]; /* ABORTED: why, from the first `failed` mark or from coverage */
+    char missing_list[96]; /* the first ones: "1, 3, 4", with ", ..." behind if there are more */
+    char reason[400];      /* ABORTED: why, from the first `failed` mark or from coverage */
     int reason_status;
     struct bwi_head head; /* the newest head after the decision, where there was one (found) */
     struct bwi_kept kept; /* DONE: what was, or would be, entered */

@@ -58,10 +58,10 @@ static int blame_overlap(const struct bwi_index_tensor *t, uint32_t a, uint32_t 
     const struct bwi_index_box *x = &t->boxes[a < b ? a : b];
     const struct bwi_index_box *y = &t->boxes[a < b ? b : a];
     return bwi_error_set(err, BW_E_COVERAGE,
-                         "tensor %s: the box of group %" PRIu32 " (offset %s, extent %s) and the box of group %" PRIu32
+                         "tensor %s: the box of rank %" PRIu32 " (offset %s, extent %s) and the box of rank %" PRIu32
                          " (offset %s, extent %s) overlap",
-                         bwi_shape_name_text(t->name).s, x->group, list_text(t->dims, x->offset).s,
-                         list_text(t->dims, x->extent).s, y->group, list_text(t->dims, y->offset).s,
+                         bwi_shape_name_text(t->name).s, x->rank, list_text(t->dims, x->offset).s,
+                         list_text(t->dims, x->extent).s, y->rank, list_text(t->dims, y->offset).s,
                          list_text(t->dims, y->extent).s);
 }
 
@@ -95,8 +95,8 @@ static int check_inside(const struct bwi_index_tensor *t, struct bw_error *err) 
         for (unsigned d = 0; d < t->dims; d++) {
             if (b->offset[d] <= t->shape[d] && b->extent[d] <= t->shape[d] - b->offset[d]) continue;
             return bwi_error_set(err, BW_E_COVERAGE,
-                                 "tensor %s: the box of group %" PRIu32 " (offset %s, extent %s) leaves the shape %s",
-                                 bwi_shape_name_text(t->name).s, b->group, list_text(t->dims, b->offset).s,
+                                 "tensor %s: the box of rank %" PRIu32 " (offset %s, extent %s) leaves the shape %s",
+                                 bwi_shape_name_text(t->name).s, b->rank, list_text(t->dims, b->offset).s,
                                  list_text(t->dims, b->extent).s, list_text(t->dims, t->shape).s);
         }
     }

@@ -14,7 +14,8 @@ enum decide_state {
     DECIDE_LOOK,
     DECIDE_LISTED,
     DECIDE_UNDONE,
-    DECIDE_TRIM
+    DECIDE_TRIM,
+    DECIDE_SYNCED /* what was found instead of a decision is durable */
 };
 
 /* Old entries deleted per decision: more than one, so that a log that was left long by a crash shrinks. */
@@ -49,17 +50,27 @@ static enum bwi_step start_over(struct bwi_decide *d) {
     bwi_buf_fini(&d->bytes);
     bwi_entry_fini(&d->entry);
     d->sent = false;
+    d->unsure = false;
     d->rounds++;
     d->state = DECIDE_READ;
     return BWI_STEP_AGAIN;
 }
 
+static enum bwi_step give_up(struct bwi_decide *d, const char *why) {
+    if (d->task.cancel)
+        bwi_error_set(&d->task.error, BW_E_CANCELLED, "cancelled before anything was decided");
+    else
+        bwi_error_set(&d->task.error, BW_E_TIMEOUT, "no decision by the deadline: %s (%u rounds)", why, d->rounds);
+    return end(d);
+}
+
+static enum bwi_step wait_in_line(struct bwi_decide *d) {
+    if (d->deadline_ns != BWI_NEVER) bwi_task_wake_at(&d->task, d->deadline_ns);
+    return BWI_STEP_WAIT;
+}
+
 static enum bwi_step read_head(struct bwi_decide *d) {
-    if (out_of_time(d)) {
-        bwi_error_set(&d->task.error, d->task.cancel ? BW_E_CANCELLED : BW_E_TIMEOUT,
-                      "no decision by the deadline: %u rounds were lost to others", d->rounds);
-        return end(d);
-    }
+    if (out_of_time(d)) return give_up(d, "others decided first each time");
     d->read = (struct bwi_head_read){.ctx = d->ctx, .head = &d->head};
     d->state = DECIDE_COMPUTE;
     bwi_head_read_start(&d->read, d->task.loop, &d->task);
@@ -80,6 +91,22 @@ static int check_head(struct bwi_decide *d, struct bw_error *err) {
     return 0;
 }
 
+/* There is nothing to decide because of what somebody else decided, and the caller will say so. Whoever created that
+ * entry may have died before its name was durable. */
+static enum bwi_step sync_head(struct bwi_decide *d) {
+    if (!d->head.found) return end(d);
+    struct bwi_key prefix = bwi_key_history(d->ctx->run);
+    d->state = DECIDE_SYNCED;
+    bwi_call_prepare(&d->call, BWI_STORE_SYNC, prefix.s);
+    bwi_call_submit(&d->call, &d->task, d->ctx->tier[BWI_TIER_REMOTE]);
+    return BWI_STEP_WAIT;
+}
+
+static enum bwi_step synced(struct bwi_decide *d) {
+    const struct bw_error *e = &d->call.op.error;
+    return e->status < 0 ? fail(d, e) : end(d);
+}
+
 static enum bwi_step compute(struct bwi_decide *d) {
     if (d->read.task.running) return BWI_STEP_WAIT;
     if (d->read.task.error.status < 0) return fail(d, &d->read.task.error);
@@ -93,7 +120,7 @@ static enum bwi_step compute(struct bwi_decide *d) {
                           .time_ms = env->unix_ms(env),
                           .host = d->ctx->host};
     int rc = d->next(d->user, &a, &d->entry, &e);
-    if (rc == 1) return end(d);
+    if (rc == 1) return sync_head(d);
     if (rc < 0 || bwi_entry_encode(&d->entry, &d->bytes, &e) < 0) return fail(d, &e);
     d->key = bwi_key_entry(d->ctx->run, d->entry.era, d->entry.n);
     bwi_backoff_reset(&d->backoff, d->ctx);
@@ -118,6 +145,7 @@ static enum bwi_step look(struct bwi_decide *d) {
 static enum bwi_step created(struct bwi_decide *d) {
     const struct bw_error *e = &d->call.op.error;
     if (e->status == BW_E_EXISTS) return start_over(d);
+    if (e->status == BW_E_UNKNOWN || e->status == BW_E_TIMEOUT) d->unsure = true;
     if (e->status < 0) return look(d);
     struct bwi_key prefix = bwi_key_history(d->ctx->run);
     d->state = DECIDE_LISTED;
@@ -125,12 +153,12 @@ static enum bwi_step created(struct bwi_decide *d) {
     return BWI_STEP_WAIT;
 }
 
-/* n + 1 may still appear where the answer was lost, so the same bytes are sent again until it exists; only a store that
- * surely did not do it ends the decision with its error. */
+/* n + 1 may still appear where an answer was lost, so the same bytes are sent again until it exists; only a store that
+ * surely did not do it, none of the times it was asked, ends the decision with its error. */
 static enum bwi_step looked(struct bwi_decide *d) {
     const struct bw_error *asked = &d->list.op.error, *sent = &d->call.op.error;
     bool there = asked->status == 0;
-    bool surely_not = asked->status == BW_E_NOTFOUND && sent->status != BW_E_UNKNOWN && sent->status != BW_E_TIMEOUT;
+    bool surely_not = asked->status == BW_E_NOTFOUND && !d->unsure;
     if (there && !bwi_span_eq(bwi_buf_span(&d->list.op.body), bwi_buf_span(&d->bytes))) return start_over(d);
     if (surely_not) return fail(d, sent);
     if (out_of_time(d)) {
@@ -145,18 +173,6 @@ static enum bwi_step looked(struct bwi_decide *d) {
     return BWI_STEP_WAIT;
 }
 
-/* Somebody who slept through the whole log creates an entry that trimming had made possible again: it does not count.
- */
-static bool is_stray(const struct bwi_decide *d) {
-    uint32_t era;
-    uint64_t n;
-    for (size_t i = 0; i < d->list.op.names.len; i++)
-        if (bwi_head_name(&d->list.op.names, i, &era, &n) &&
-            (era > d->entry.era || (era == d->entry.era && n > d->entry.n + BWI_HISTORY_KEPT)))
-            return true;
-    return false;
-}
-
 static enum bwi_step listed(struct bwi_decide *d) {
     const struct bw_error *e = &d->list.op.error;
     if (e->status < 0 && out_of_time(d)) {
@@ -168,7 +184,7 @@ static enum bwi_step listed(struct bwi_decide *d) {
         bwi_task_wake_at(&d->task, bwi_backoff_next(&d->backoff, d->ctx, bwi_loop_now_ns(d->task.loop)));
         return BWI_STEP_WAIT;
     }
-    if (is_stray(d)) {
+    if (bwi_head_is_stray(&d->list.op.names, d->entry.era, d->entry.n)) {
         d->state = DECIDE_UNDONE;
         bwi_call_prepare(&d->call, BWI_STORE_DELETE, d->key.s);
         bwi_call_submit(&d->call, &d->task, d->ctx->tier[BWI_TIER_REMOTE]);
@@ -207,7 +223,8 @@ static enum bwi_step decide_step(struct bwi_task *t) {
     if (t->pending) return BWI_STEP_WAIT;
     switch ((enum decide_state)d->state) {
     case DECIDE_QUEUE:
-        if (d->ctx->deciding != d) return BWI_STEP_WAIT;
+        if (d->ctx->deciding != d && out_of_time(d)) return give_up(d, "others of this process are deciding");
+        if (d->ctx->deciding != d) return wait_in_line(d);
         d->state = DECIDE_READ;
         return BWI_STEP_AGAIN;
     case DECIDE_READ: return read_head(d);
@@ -222,6 +239,7 @@ static enum bwi_step decide_step(struct bwi_task *t) {
     case DECIDE_LOOK: return looked(d);
     case DECIDE_LISTED: return listed(d);
     case DECIDE_UNDONE: return start_over(d);
+    case DECIDE_SYNCED: return synced(d);
     case DECIDE_TRIM: break;
     }
     return trim(d);

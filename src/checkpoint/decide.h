@@ -12,7 +12,8 @@ struct bwi_decide {
     /* in */
     struct bwi_context *ctx;
     /* Computes the next entry from the head; called again for every new head. 0: *ret is filled. 1: there is nothing to
-     * decide any more (the task ends well, `created` stays false). Negative: the task ends with it. */
+     * decide any more (the task ends well, `created` stays false, and that head is durable). Negative: the task ends
+     * with it. */
     int (*next)(void *user, const struct bwi_actor *a, struct bwi_entry *ret, struct bw_error *err);
     void *user;
     bool over_damage;     /* repair: a damaged newest entry does not stop it */
@@ -32,7 +33,8 @@ struct bwi_decide {
     struct bwi_backoff backoff;
     uint64_t retry_ns;
     size_t trim_at;
-    bool sent, ended_well;
+    bool sent;
+    bool unsure; /* some answer was lost: the entry may appear later */
     struct bwi_decide *next_in_line;
 };
 void bwi_decide_start(struct bwi_decide *d, struct bwi_loop *loop, struct bwi_task *parent);

@@ -296,17 +296,70 @@ int bwi_description_blob(struct bwi_description *d, const char *name, const void
 
 /* ---- metadata ---- */
 
+#define REAL_BYTES 32 /* of a real with 17 digits, sign and exponent */
+
 static int append(const char *text, size_t bytes, void *to) {
     struct bwi_buf *out = to;
     bwi_buf_put(out, text, bytes);
     return out->failed ? -1 : 0;
 }
 
-/* Users put learning rates here, so reals are allowed; 17 digits bring every one of them back. */
-static int canonical_of(const json_t *object, struct bwi_buf *out, struct bw_error *err) {
-    if (json_dump_callback(object, append, out, JSON_SORT_KEYS | JSON_COMPACT | JSON_REAL_PRECISION(17)) != 0) {
-        return bwi_error_nomem(err, out->len + 1, "metadata");
+/* Bit for bit: -0.0 is not 0.0. */
+static bool same_double(double a, double b) {
+    uint64_t bits[2];
+    memcpy(&bits[0], &a, sizeof a);
+    memcpy(&bits[1], &b, sizeof b);
+    return bits[0] == bits[1];
+}
+
+/* Writes a real with the fewest digits that bring it back; `text` has it with 17, which always do. */
+static bool put_shortest(const char *text, size_t bytes, struct bwi_buf *out) {
+    char shorter[REAL_BYTES];
+    json_t *real = json_loadb(text, bytes, JSON_DECODE_ANY, NULL);
+    bool found = false;
+    for (size_t digits = 15; real != NULL && !found && digits < 17; digits++) {
+        const size_t n = json_dumpb(real, shorter, sizeof shorter, JSON_ENCODE_ANY | JSON_REAL_PRECISION(digits));
+        json_t *again = n <= sizeof shorter ? json_loadb(shorter, n, JSON_DECODE_ANY, NULL) : NULL;
+        found = json_is_real(again) && same_double(json_real_value(real), json_real_value(again));
+        if (found) bwi_buf_put(out, shorter, n);
+        json_decref(again);
     }
+    if (!found) bwi_buf_put(out, text, bytes);
+    json_decref(real);
+    return real != NULL && !out->failed;
+}
+
+/* Copies JSON without blanks, with every real as short as it can be. */
+static bool shorten_reals(const struct bwi_buf *from, struct bwi_buf *out) {
+    const char *text = (const char *)from->ptr;
+    bool ok = true;
+    for (size_t at = 0; ok && at < from->len;) {
+        size_t end = at + 1;
+        const bool number = text[at] == '-' || (text[at] >= '0' && text[at] <= '9');
+        if (number) {
+            while (end < from->len && text[end] != '\0' && strchr("0123456789+-.eE", text[end]) != NULL) end++;
+        } else if (text[at] == '"') {
+            for (; text[end] != '"'; end++) end += text[end] == '\\';
+            end++;
+        }
+        const bool real =
+            number && (memchr(text + at, '.', end - at) != NULL || memchr(text + at, 'e', end - at) != NULL);
+        if (real)
+            ok = put_shortest(text + at, end - at, out);
+        else
+            bwi_buf_put(out, text + at, end - at);
+        at = end;
+    }
+    return ok && !out->failed;
+}
+
+/* Users put learning rates here, so reals are allowed: 0.1 is to come back as 0.1, and each as what it was. */
+static int canonical_of(const json_t *object, struct bwi_buf *out, struct bw_error *err) {
+    struct bwi_buf exact = {0};
+    bool ok = json_dump_callback(object, append, &exact, JSON_SORT_KEYS | JSON_COMPACT | JSON_REAL_PRECISION(17)) == 0;
+    ok = ok && shorten_reals(&exact, out);
+    bwi_buf_fini(&exact);
+    if (!ok) return bwi_error_nomem(err, out->len + 1, "metadata");
     if (out->len <= BWI_METADATA_MAX) return 0;
     return bwi_error_set(err, BW_E_LIMIT, "metadata: %zu bytes in canonical form, the limit is %" PRIu32, out->len,
                          BWI_METADATA_MAX);

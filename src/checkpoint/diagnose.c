@@ -146,7 +146,10 @@ static void say_direct(const struct bwi_diagnose_tier *t, struct bwi_findings *f
 static void say_store(const struct bwi_diagnose_tier *t, struct bwi_findings *f) {
     const char *tier = bwi_tier_name(t->tier);
     char id[BWI_UUID_TEXT_BYTES];
-    if (t->store_status == BW_E_NOTFOUND) {
+    if (t->store_status == BW_E_NOTFOUND && t->has_runs && t->tier == BWI_TIER_REMOTE) {
+        bwi_findings_add(f, 2, BW_E_FOREIGN, tier, NULL, "store.json", NULL,
+                         "there is none, though there are runs: every launch is refused until it is put back");
+    } else if (t->store_status == BW_E_NOTFOUND) {
         bwi_findings_add(f, 0, 0, tier, NULL, "store.json", NULL,
                          "there is none: this is not a store yet; the first launch makes it one");
     } else if (t->store_status < 0) {

@@ -26,6 +26,7 @@ struct bwi_diagnose_tier {
     int store_status;         /* of reading and decoding store.json: 0, BW_E_NOTFOUND, ... */
     const char *store_error;  /* message to it */
     struct bwi_uuid store_id; /* store_status 0 */
+    bool has_runs;            /* BW_E_NOTFOUND: something lies below runs/ all the same */
 };
 /* Everything about one tier but creating once. */
 void bwi_diagnose_tier(const struct bwi_diagnose_tier *t, struct bwi_findings *f);

@@ -2,11 +2,13 @@
 /* Brings one complete group from the local tier into the authority. doc/flows/drain.md; the states are its steps.
  *
  * Nothing here hangs on the lock: two drains of one group write the same bytes under the same keys. It only saves
- * them the double work. */
+ * them the double work, so it is waited for, but not for ever: whoever holds it may be stopped. */
 #include "checkpoint/drain.h"
 #include "base/error.h"
 #include <inttypes.h>
 #include <string.h>
+
+#define LOCK_PATIENCE_NS (30 * BWI_NS_PER_S)
 
 enum drain_state {
     DRAIN_ASK_LOCAL,
@@ -15,6 +17,9 @@ enum drain_state {
     DRAIN_LOCKED,
     DRAIN_LOOK, /* has the authority a summary already? */
     DRAIN_LOOKED,
+    DRAIN_SYNC_GROUPS,  /* it has: that name may not be durable yet, */
+    DRAIN_SYNC_LAYOUTS, /* nor the layout's */
+    DRAIN_COMPLETE,
     DRAIN_PAUSE, /* somebody else drains it */
     DRAIN_READ,
     DRAIN_PACK,
@@ -52,11 +57,6 @@ static enum bwi_step fail(struct bwi_drain *d, const struct bw_error *e) {
 
 static enum bwi_step cancelled(struct bwi_drain *d) {
     (void)bwi_error_set(&d->task.error, BW_E_CANCELLED, "cancelled");
-    return go(d, DRAIN_UNLOCK);
-}
-
-static enum bwi_step complete(struct bwi_drain *d) {
-    d->was_complete = true;
     return go(d, DRAIN_UNLOCK);
 }
 
@@ -99,7 +99,26 @@ static enum bwi_step locked(struct bwi_drain *d) {
 }
 
 static bool somebody_else_drains(const struct bwi_drain *d) {
-    return d->held == NULL && d->lock.op.error.status == BW_E_BUSY;
+    return d->held == NULL && d->lock.op.error.status == BW_E_BUSY && !d->impatient;
+}
+
+/* Whoever put the summary may have died, or have been refused an answer, before its name was durable. */
+static enum bwi_step sync_dir(struct bwi_drain *d, const char *prefix, enum drain_state then) {
+    bwi_call_prepare(&d->call, BWI_STORE_SYNC, prefix);
+    bwi_call_submit(&d->call, &d->task, authority(d));
+    return wait_in(d, then);
+}
+
+static enum bwi_step groups_synced(struct bwi_drain *d) {
+    if (d->call.op.error.status < 0) return fail(d, &d->call.op.error);
+    const struct bwi_key layouts = bwi_key_layouts_of(d->ctx->run, d->id.attempt, d->id.nonce);
+    return sync_dir(d, layouts.s, DRAIN_COMPLETE);
+}
+
+static enum bwi_step complete(struct bwi_drain *d) {
+    if (d->call.op.error.status < 0) return fail(d, &d->call.op.error);
+    d->was_complete = true;
+    return go(d, DRAIN_UNLOCK);
 }
 
 static enum bwi_step look(struct bwi_drain *d) {
@@ -122,7 +141,7 @@ static enum bwi_step looked(struct bwi_drain *d) {
         (void)bwi_error_wrap(&d->task.error, "remote tier: \"%s\"", op->key);
         return go(d, DRAIN_UNLOCK);
     }
-    if (d->far_there && d->local_gone) return complete(d);
+    if (d->far_there && d->local_gone) return go(d, DRAIN_SYNC_GROUPS);
     if (d->local_gone) return nowhere(d);
     if (!d->far_there && somebody_else_drains(d)) return go(d, DRAIN_PAUSE);
     d->read = (struct bwi_meta_read){.ctx = d->ctx,
@@ -138,10 +157,13 @@ static enum bwi_step looked(struct bwi_drain *d) {
 
 static enum bwi_step pausing(struct bwi_drain *d) {
     if (d->task.cancel) return cancelled(d);
+    const uint64_t now = bwi_loop_now_ns(d->task.loop);
+    if (d->patient_until_ns == 0) d->patient_until_ns = now + LOCK_PATIENCE_NS;
     if (d->wake_ns == 0) {
-        d->wake_ns = bwi_backoff_next(&d->backoff, d->ctx, bwi_loop_now_ns(d->task.loop));
-    } else if (bwi_loop_now_ns(d->task.loop) >= d->wake_ns) {
+        d->wake_ns = bwi_backoff_next(&d->backoff, d->ctx, now);
+    } else if (now >= d->wake_ns) {
         d->wake_ns = 0;
+        d->impatient = now >= d->patient_until_ns;
         return go(d, DRAIN_ASK_LOCAL);
     }
     bwi_task_wake_at(&d->task, d->wake_ns);
@@ -159,7 +181,7 @@ static bool is_same(const struct bwi_summary *a, const struct bwi_summary *b) {
 static enum bwi_step read_done(struct bwi_drain *d) {
     if (runs(d, &d->read.task)) return BWI_STEP_WAIT;
     if (!d->far_there) return d->read.task.error.status < 0 ? fail(d, &d->read.task.error) : go(d, DRAIN_PACK);
-    if (!d->meta.summary_ok || is_same(&d->far, &d->meta.summary)) return complete(d);
+    if (!d->meta.summary_ok || is_same(&d->far, &d->meta.summary)) return go(d, DRAIN_SYNC_GROUPS);
     (void)bwi_error_set(&d->task.error, BW_E_EXISTS, "the authority has it with another layout or content");
     return go(d, DRAIN_UNLOCK);
 }
@@ -281,6 +303,9 @@ static enum bwi_step drain_step(struct bwi_task *t) {
     case DRAIN_LOCKED: return locked(d);
     case DRAIN_LOOK: return look(d);
     case DRAIN_LOOKED: return looked(d);
+    case DRAIN_SYNC_GROUPS: return sync_dir(d, bwi_key_groups(d->ctx->run, &d->id).s, DRAIN_SYNC_LAYOUTS);
+    case DRAIN_SYNC_LAYOUTS: return groups_synced(d);
+    case DRAIN_COMPLETE: return complete(d);
     case DRAIN_PAUSE: return pausing(d);
     case DRAIN_READ: return read_done(d);
     case DRAIN_PACK: return next_pack(d);

@@ -32,12 +32,14 @@ struct bwi_drain {
     struct bwi_publish publish;
     uint32_t pack;
     struct bwi_backoff backoff;
-    uint64_t wake_ns; /* waiting for another drain until then; 0: not waiting */
+    uint64_t wake_ns;          /* waiting for another drain until then; 0: not waiting */
+    uint64_t patient_until_ns; /* from then on without the lock; 0: nobody else was met */
+    bool impatient;
     struct bwi_store_lock *held;
 };
 /* Ends with BW_E_NOTFOUND when the group is not complete locally, with BW_E_CORRUPT when the local copy is damaged (and
  * the authority has none), else with the store's error; a retry is the caller's. Another process that drains the same
- * group is waited for. */
+ * group is waited for, half a minute at most: it may be stopped. */
 void bwi_drain_start(struct bwi_drain *d, struct bwi_loop *loop, struct bwi_task *parent);
 
 #endif

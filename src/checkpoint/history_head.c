@@ -10,7 +10,7 @@
 /* A log that is trimmed under our eyes is read again this often before we give up. */
 #define HEAD_RESTARTS_MAX 16u
 
-enum head_state { HEAD_LIST, HEAD_PICK, HEAD_GET, HEAD_DECODE };
+enum head_state { HEAD_LIST, HEAD_PICK, HEAD_DECODE, HEAD_CONFIRM };
 
 void bwi_head_fini(struct bwi_head *h) {
     bwi_entry_fini(&h->entry);
@@ -32,10 +32,31 @@ bool bwi_head_name(const struct bwi_store_names *names, size_t i, uint32_t *ret_
     return i < names->len && bwi_entry_name_parse(names->name[i], ret_era, ret_n);
 }
 
+bool bwi_head_is_stray(const struct bwi_store_names *names, uint32_t era, uint64_t n) {
+    uint32_t other_era;
+    uint64_t other_n;
+    for (size_t i = 0; i < names->len; i++) {
+        if (!bwi_head_name(names, i, &other_era, &other_n)) continue;
+        if (other_era > era || (other_era == era && other_n >= n + BWI_HISTORY_KEPT)) return true;
+    }
+    return false;
+}
+
+bool bwi_head_is_era_end(const struct bwi_context *ctx, struct bwi_span bytes, uint32_t era, uint64_t n) {
+    struct bwi_era_end e;
+    return bwi_era_end_decode(bytes, &e, NULL) == 0 && e.era == era && e.n == n && strcmp(e.run, ctx->run) == 0;
+}
+
 int bwi_head_decode(const struct bwi_context *ctx, struct bwi_span bytes, uint32_t era, uint64_t n,
                     struct bwi_head *ret, struct bw_error *err) {
     struct bwi_head h = {0};
     int rc = bwi_entry_decode(bytes, &h.entry, err);
+    if (rc < 0 && bwi_head_is_era_end(ctx, bytes, era, n)) {
+        if (err) bw_error_clear(err);
+        return bwi_error_set(err, BW_E_CORRUPT,
+                             "history %06u.%020llu ends era %u: a repair was begun there and has not ended", era,
+                             (unsigned long long)n, era);
+    }
     if (rc < 0) {
         (void)bwi_error_wrap(err, "%06u.%020llu", era, (unsigned long long)n);
         return rc;
@@ -69,14 +90,13 @@ static enum bwi_step fail(struct bwi_head_read *r, const struct bw_error *e) {
     return end(r);
 }
 
-static enum bwi_step list(struct bwi_head_read *r) {
+/* Lists what is newer than `than`; NULL: all. */
+static enum bwi_step list(struct bwi_head_read *r, const struct bwi_entry *than, enum head_state then) {
     char after[64];
     struct bwi_key prefix = bwi_key_history(r->ctx->run);
-    const struct bwi_head *k = r->known;
-    bool have = k && k->found && !k->damaged;
-    if (have) bwi_format(after, sizeof after, "%06u.%020llu.json", k->entry.era, (unsigned long long)k->entry.n);
-    r->state = HEAD_PICK;
-    bwi_call_list(&r->list, &r->task, store_of(r), prefix.s, have ? after : NULL);
+    if (than) bwi_format(after, sizeof after, "%06u.%020llu.json", than->era, (unsigned long long)than->n);
+    r->state = (int)then;
+    bwi_call_list(&r->list, &r->task, store_of(r), prefix.s, than ? after : NULL);
     return BWI_STEP_WAIT;
 }
 
@@ -127,6 +147,7 @@ static enum bwi_step step_over(struct bwi_head_read *r, uint32_t era, uint64_t n
         r->next.damaged = true;
         r->next.damaged_era = era;
         r->next.damaged_n = n;
+        r->next.ended = bwi_head_is_era_end(r->ctx, bwi_buf_span(&r->get.op.body), era, n);
         bwi_format(r->next.damage, sizeof r->next.damage, "%s", e->message);
     }
     r->at--;
@@ -149,26 +170,43 @@ static enum bwi_step decode(struct bwi_head_read *r) {
         h.damaged = r->next.damaged;
         h.damaged_era = r->next.damaged_era;
         h.damaged_n = r->next.damaged_n;
+        h.ended = r->next.ended;
         memcpy(h.damage, r->next.damage, sizeof h.damage);
-        bwi_head_fini(r->head);
-        *r->head = h;
-        return end(r);
+        r->next = h;
+        return list(r, &h.entry, HEAD_CONFIRM);
     }
     /* A newer version is not damage: going on from an older entry would undo what it decided. */
     if (e.status == BW_E_VERSION || e.status == BW_E_NOMEM) return fail(r, &e);
     return step_over(r, era, n, &e);
 }
 
+/* Between the listing and the read the log may have been trimmed past this entry, and the name taken by a stray. */
+static enum bwi_step confirm(struct bwi_head_read *r) {
+    struct bw_error e = BW_ERROR_INIT;
+    if (r->list.op.error.status < 0) return fail(r, &r->list.op.error);
+    if (bwi_head_is_stray(&r->list.op.names, r->next.entry.era, r->next.entry.n)) {
+        bwi_error_set(&e, BW_E_BUSY, "entries come faster than they can be read");
+        return restart(r, &e);
+    }
+    bwi_head_fini(r->head);
+    *r->head = r->next;
+    r->next = (struct bwi_head){0};
+    return end(r);
+}
+
 static enum bwi_step head_step(struct bwi_task *t) {
     struct bwi_head_read *r = bwi_container_of(t, struct bwi_head_read, task);
     if (t->pending) return BWI_STEP_WAIT;
     switch ((enum head_state)r->state) {
-    case HEAD_LIST: return list(r);
-    case HEAD_PICK: return pick(r);
-    case HEAD_GET:
-    case HEAD_DECODE: break;
+    case HEAD_LIST: {
+        const struct bwi_head *k = r->known;
+        return list(r, k && k->found && !k->damaged ? &k->entry : NULL, HEAD_PICK);
     }
-    return decode(r);
+    case HEAD_PICK: return pick(r);
+    case HEAD_DECODE: return decode(r);
+    case HEAD_CONFIRM: break;
+    }
+    return confirm(r);
 }
 
 void bwi_head_read_start(struct bwi_head_read *r, struct bwi_loop *loop, struct bwi_task *parent) {

@@ -55,6 +55,19 @@ static enum bwi_step listed(struct bwi_holds *h) {
     return go(h, HOLDS_GROUPS);
 }
 
+/* One object of an old checkpoint that cannot be read says nothing about the others. false: it does fail the whole. */
+static bool pass_over(struct bwi_holds *h, const struct bwi_id *id, const struct bw_error *why, struct bw_error *err) {
+    if (!h->pass_over || why->status == BW_E_NOMEM || why->status == BW_E_CANCELLED) return false;
+    void *grown = h->unread;
+    const bool ok = bwi_vec_reserve(&grown, &h->unread_cap, h->unread_count + 1, sizeof *h->unread);
+    h->unread = grown;
+    if (ok)
+        h->unread[h->unread_count++] = (struct bwi_unread){*id, *why};
+    else
+        (void)bwi_error_nomem(err, sizeof *h->unread, "what cannot be read");
+    return true;
+}
+
 static bool send_groups(void *user, size_t i, struct bwi_call *call) {
     struct bwi_holds *h = user;
     const struct bwi_key key = bwi_key_groups(h->ctx->run, &h->w->ids[i]);
@@ -65,6 +78,7 @@ static bool send_groups(void *user, size_t i, struct bwi_call *call) {
 static void take_groups(void *user, size_t i, struct bwi_store_op *op, struct bw_error *err) {
     struct bwi_holds *h = user;
     struct bwi_holds_work *w = h->w;
+    if (op->error.status < 0 && pass_over(h, &w->ids[i], &op->error, err)) return;
     (void)bwi_error_copy(err, &op->error);
     for (size_t n = 0; n < op->names.len && err->status == 0; n++) {
         uint32_t group;
@@ -94,6 +108,7 @@ static void take_summary(void *user, size_t i, struct bwi_store_op *op, struct b
     struct bwi_summary s;
     const int rc = op->error.status;
     if (rc == BW_E_NOTFOUND || rc == BW_E_CORRUPT || rc == BW_E_FORMAT) return;
+    if (rc < 0 && pass_over(h, &p->id, &op->error, err)) return;
     if (bwi_error_copy(err, &op->error) < 0) return;
     if (bwi_summary_decode(bwi_buf_span(&op->body), &s, NULL) < 0) return;
     if (!bwi_id_eq(&s.id, &p->id) || s.group != p->group) return;
@@ -159,6 +174,8 @@ void bwi_holds_start(struct bwi_holds *h, struct bwi_loop *loop, struct bwi_task
     h->state = HOLDS_LIST;
     h->list = NULL;
     h->count = h->cap = 0;
+    h->unread = NULL;
+    h->unread_count = h->unread_cap = 0;
     bwi_task_start(loop, &h->task, parent);
     h->w = bwi_calloc(1, sizeof *h->w);
     if (h->w == NULL) {
@@ -170,6 +187,9 @@ void bwi_holds_start(struct bwi_holds *h, struct bwi_loop *loop, struct bwi_task
 void bwi_holds_fini(struct bwi_holds *h) {
     if (h == NULL) return;
     bwi_free(h->list);
+    bwi_free(h->unread);
     h->list = NULL;
+    h->unread = NULL;
     h->count = h->cap = 0;
+    h->unread_count = h->unread_cap = 0;
 }

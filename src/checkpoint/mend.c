@@ -9,7 +9,6 @@
 #include "checkpoint/names.h"
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define ROUNDS 4u /* looks at the same groups. Metadata, then packs; once more for what damages while it is mended */
 
@@ -159,14 +158,7 @@ static enum bwi_step mend_manifest(struct bwi_mend *m) {
 /* Takes the bytes of a manifest over if they are those that the history names. */
 static int take_manifest(struct bwi_mend *m, struct bwi_buf *bytes, struct bw_error *err) {
     struct bwi_mend_work *w = m->w;
-    const struct bwi_sha found = bwi_sha_of(bwi_buf_span(bytes));
-    if (!bwi_sha_eq(&found, &m->manifest)) {
-        char hex[2][BWI_SHA_HEX_BYTES];
-        bwi_sha_hex(&found, hex[0]);
-        bwi_sha_hex(&m->manifest, hex[1]);
-        return bwi_error_set(err, BW_E_CORRUPT, "its SHA-256 is %.16s, the history names %.16s", hex[0], hex[1]);
-    }
-    const int rc = bwi_manifest_decode(bwi_buf_span(bytes), &w->manifest, err);
+    const int rc = bwi_manifest_take(bwi_buf_span(bytes), &m->manifest, &m->id, &w->manifest, err);
     if (rc < 0) return rc;
     w->manifest_set = true;
     w->manifest_bytes = *bytes;
@@ -179,7 +171,7 @@ static enum bwi_step mend_manifest_read(struct bwi_mend *m) {
     struct bw_error e = w->call.op.error;
     if (e.status == 0) (void)take_manifest(m, &w->call.op.body, &e);
     if (e.status == 0) return go(m, MEND_VERIFY);
-    if (!bwi_mend_is_damage(e.status)) return leave(m, w->call.key.s, &e);
+    if (!bwi_is_damage(e.status)) return leave(m, w->call.key.s, &e);
     w->manifest_why = e;
     return go(m, MEND_COUNT);
 }
@@ -287,7 +279,7 @@ static bool pass_failures(struct bwi_mend *m) {
     for (size_t i = 0; i < m->w->found.count; i++) {
         const struct bw_finding *f = &m->w->found.list[i];
         struct bwi_key_parts parts;
-        if (f->severity < 2 || bwi_mend_is_damage(f->status)) continue;
+        if (f->severity < 2 || bwi_is_damage(f->status)) continue;
         const bool named = bwi_key_parse(f->object, &parts) && parts.kind != BWI_KEY_LAYOUT &&
                            parts.kind != BWI_KEY_MANIFEST && parts.kind != BWI_KEY_INDEX;
         bwi_findings_add(m->findings, 2, f->status, f->tier, &m->id, f->object, f->tensor, "%s", f->message);
@@ -448,7 +440,7 @@ static enum bwi_step mend_index_read(struct bwi_mend *m) {
     if (e.status == 0 && bwi_span_eq(bwi_buf_span(&w->call.op.body), bwi_buf_span(&w->build.index))) {
         return go(m, MEND_MARKS);
     }
-    if (e.status < 0 && !bwi_mend_is_damage(e.status)) return leave(m, key.s, &e);
+    if (e.status < 0 && !bwi_is_damage(e.status)) return leave(m, key.s, &e);
     (void)bwi_error_copy(&w->index_why, &e);
     (void)bwi_error_set(&w->index_why, BW_E_CORRUPT, "it is not the index that the layouts give");
     if (m->dry_run) {

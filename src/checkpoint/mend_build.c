@@ -6,7 +6,6 @@
 #include "checkpoint/mend_private.h"
 #include "checkpoint/plan.h"
 #include <inttypes.h>
-#include <string.h>
 
 enum build_state { BUILD_ASK, BUILD_SUMMARY, BUILD_ASK_LAYOUT, BUILD_LAYOUT, BUILD_MAKE, BUILD_END };
 
@@ -103,25 +102,12 @@ static enum bwi_step build_layout(struct bwi_mend_build *b) {
 
 /* ---- index and manifest ---- */
 
-static int make_index(struct bwi_mend_build *b, struct bw_error *err) {
-    struct bwi_index_builder *x = NULL;
-    const struct bwi_index_tensor *tensors = NULL;
-    size_t count = 0;
-    int rc = bwi_index_builder_new(&x, err);
-    for (uint32_t g = 0; rc == 0 && g < b->groups; g++) rc = bwi_index_builder_add(x, g, &b->layouts[g], err);
-    if (rc == 0) rc = bwi_index_builder_tensors(x, &tensors, &count, err);
-    if (rc == 0) rc = bwi_coverage_check(tensors, count, err);
-    if (rc == 0) rc = bwi_index_builder_encode(x, &b->index, &b->info, err);
-    bwi_index_builder_free(x);
-    return rc;
-}
-
 static enum bwi_step build_make(struct bwi_mend_build *b) {
     struct bwi_manifest m = {0};
     struct bw_error *err = &b->task.error;
-    int rc = make_index(b, err);
+    int rc = bwi_index_make(b->layouts, b->groups, &b->index, &b->info, err);
     if (rc == 0) rc = bwi_manifest_build(b->summaries, b->groups, &b->info, &m, err);
-    if (rc == 0) rc = bwi_manifest_encode(&m, &b->manifest, err);
+    if (rc == 0) (void)bwi_manifest_encode(&m, &b->manifest, err); /* the task's error tells */
     bwi_manifest_fini(&m);
     return go(b, BUILD_END);
 }

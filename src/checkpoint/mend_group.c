@@ -8,8 +8,6 @@
  * after all packs that they name: their keys are valid here too. Packs under other names stay; a sweep takes them. */
 #include "base/error.h"
 #include "checkpoint/mend_private.h"
-#include <inttypes.h>
-#include <string.h>
 
 enum group_state {
     GROUP_READ,
@@ -117,19 +115,14 @@ static enum bwi_step group_read(struct bwi_mend_group *g) {
     if (g->guest || here->status == 0) return go(g, GROUP_NEXT);
     /* Evicted since it was looked at. */
     if (g->tier == BWI_TIER_LOCAL && here->status == BW_E_NOTFOUND) return close_all(g, BWI_MEND_PASS, NULL);
-    if (!bwi_mend_is_damage(here->status)) return close_all(g, BWI_MEND_LOST, here);
+    if (!bwi_is_damage(here->status)) return close_all(g, BWI_MEND_LOST, here);
     return begin_metadata(g);
 }
 
 /* ---- damaged packs, one by one ---- */
 
 static bool find_pack(const struct bwi_group_meta *m, const char *key, uint32_t *ret) {
-    for (uint32_t i = 0; m->meta_ok && i < m->placement.pack_count; i++) {
-        if (!bwi_span_eq(m->placement.packs[i].key, bwi_span_str(key))) continue;
-        *ret = i;
-        return true;
-    }
-    return false;
+    return m->meta_ok && bwi_pack_find(&m->placement, key, ret);
 }
 
 static enum bwi_step start_copy(struct bwi_mend_group *g, const struct bwi_placement *p, uint32_t pack, bool over,
@@ -191,7 +184,7 @@ static enum bwi_step group_next(struct bwi_mend_group *g) {
 
 /* Where the other tier keeps the same bytes in other packs, those and its placement can take the place of ours. */
 static bool may_take(const struct bwi_mend_group *g, const struct bw_error *e) {
-    return !g->guest && bwi_mend_is_damage(e->status) && g->meta[source(g)].meta_ok && !same_placement(g);
+    return !g->guest && bwi_is_damage(e->status) && g->meta[source(g)].meta_ok && !same_placement(g);
 }
 
 /* The stored bytes of a compressed extent may be those that the placement names, and still not give what the content
@@ -223,18 +216,10 @@ static enum bwi_step group_checked(struct bwi_mend_group *g) {
 
 /* ---- the other tier's packs, all of them ---- */
 
-static bool is_own_pack(const struct bwi_mend_group *g, uint32_t pack) {
-    const struct bwi_span key = g->meta[source(g)].placement.packs[pack].key;
-    struct bwi_key_parts parts;
-    struct bwi_key k = {{0}};
-    memcpy(k.s, key.ptr, key.len); /* a checked key: it fits */
-    return bwi_key_parse(k.s, &parts) && bwi_id_eq(&parts.id, &g->id) && parts.group == g->group;
-}
-
 /* Packs of other checkpoints and groups are theirs to mend; if one is not there, the next look at this group tells. */
 static enum bwi_step group_take(struct bwi_mend_group *g) {
     const struct bwi_placement *p = &g->meta[source(g)].placement;
-    while (g->pack < p->pack_count && !is_own_pack(g, g->pack)) g->pack++;
+    while (g->pack < p->pack_count && !bwi_pack_is_own(p, g->pack, &g->id, g->group)) g->pack++;
     if (g->pack < p->pack_count) return start_copy(g, p, g->pack, g->over, GROUP_TAKEN);
     g->part = LAYOUT;
     return go(g, GROUP_PART);
@@ -305,7 +290,7 @@ static enum bwi_step group_looked(struct bwi_mend_group *g) {
         g->part++;
         return go(g, GROUP_PART);
     }
-    if (op->error.status < 0 && !bwi_mend_is_damage(op->error.status)) return lose_all(g, &op->error);
+    if (op->error.status < 0 && !bwi_is_damage(op->error.status)) return lose_all(g, &op->error);
     const struct bwi_key key = key_of(g);
     bwi_call_prepare(&g->call, BWI_STORE_REPLACE, key.s);
     g->call.op.data = bytes_of(g);

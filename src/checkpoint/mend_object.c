@@ -1,21 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From the findings of verify to the objects that are damaged, in the order in which they are mended: group by group on
  * each tier, metadata before packs. */
+#include "base/text.h"
 #include "base/vec.h"
 #include "checkpoint/mend_private.h"
 #include <stdlib.h>
 #include <string.h>
 
-bool bwi_mend_is_damage(int status) {
-    return status == BW_E_CORRUPT || status == BW_E_NOTFOUND || status == BW_E_FORMAT || status == BW_E_COVERAGE;
-}
-
 /* A layout's key holds its hash, not its group. */
 static uint32_t group_of_layout(const struct bwi_manifest *m, const struct bwi_key_parts *parts) {
-    char hex[BWI_SHA_HEX_BYTES];
+    struct bwi_sha sha;
+    const size_t n = strlen(parts->hash) / 2;
+    if (n > sizeof sha.b || !bwi_hex_decode(parts->hash, 2 * n, sha.b, n)) return BWI_MEND_NO_GROUP;
     for (uint32_t g = 0; m != NULL && g < m->group_count; g++) {
-        bwi_sha_hex(&m->groups[g].layout, hex);
-        if (strncmp(hex, parts->hash, strlen(parts->hash)) == 0) return g;
+        if (memcmp(m->groups[g].layout.b, sha.b, n) == 0) return g;
     }
     return BWI_MEND_NO_GROUP;
 }
@@ -74,7 +72,7 @@ bool bwi_mend_objects_make(struct bwi_mend_objects *o, const struct bwi_findings
     o->count = 0;
     for (size_t i = 0; i < found->count; i++) {
         const struct bw_finding *f = &found->list[i];
-        if (f->severity < 2 || !bwi_mend_is_damage(f->status)) continue;
+        if (f->severity < 2 || !bwi_is_damage(f->status)) continue;
         struct bwi_mend_object x = object_of(f, id, manifest);
         if (o->count > 0 && same(&o->list[o->count - 1], &x) &&
             o->list[o->count - 1].finding + o->list[o->count - 1].findings == i) {

@@ -98,6 +98,5 @@ bool bwi_mend_objects_make(struct bwi_mend_objects *o, const struct bwi_findings
 void bwi_mend_objects_fini(struct bwi_mend_objects *o);
 /* How many objects from `at` on are of one group on one tier. */
 size_t bwi_mend_objects_run(const struct bwi_mend_objects *o, size_t at);
-bool bwi_mend_is_damage(int status);
 
 #endif

@@ -54,7 +54,8 @@ enum pack_state {
     PACK_HEADER, /* from here on chunks are written */
     PACK_DATA,
     PACK_FINISH,
-    PACK_ASK, /* whether it exists: FINISH got no answer */
+    PACK_ASK,  /* whether it exists: FINISH got no answer */
+    PACK_SYNC, /* it does; that its name is durable is what FINISH could not say */
 };
 
 struct pack {
@@ -155,8 +156,7 @@ static bool pack_data(struct bwi_pack_write *w, struct pack *p) {
     return true;
 }
 
-static bool pack_exists(struct bwi_pack_write *w, struct pack *p) {
-    w->objects++;
+static bool pack_done(struct bwi_pack_write *w, struct pack *p) {
     w->w->finished++;
     p->state = PACK_CLOSED;
     return true;
@@ -171,19 +171,32 @@ static bool pack_finish(struct bwi_pack_write *w, struct pack *p) {
         return true;
     }
     if (pack_call_failed(w, p)) return false;
-    return pack_exists(w, p);
+    w->objects++;
+    return pack_done(w, p);
 }
 
 /* The writer's number is in the key, so an object of this name and size is the one that was written here. */
 static bool pack_ask(struct bwi_pack_write *w, struct pack *p) {
     if (p->call.busy) return false;
     const uint64_t want = pack_plan(w, p->number)->file_bytes;
-    if (p->call.op.error.status == 0 && p->call.op.size_bytes == want) return pack_exists(w, p);
+    if (p->call.op.error.status == 0 && p->call.op.size_bytes == want) {
+        const struct bwi_key dir = bwi_key_data_of(w->ctx->run, w->fan_out, &w->id, w->group);
+        w->objects++;
+        bwi_call_prepare(&p->call, BWI_STORE_SYNC, dir.s);
+        bwi_call_submit(&p->call, &w->task, w->w->store);
+        p->state = PACK_SYNC;
+        return true;
+    }
     struct bw_error e = BW_ERROR_INIT;
     (void)bwi_error_set(&e, BW_E_UNKNOWN, "finish \"%s\": no answer, and it cannot be seen whether the object exists",
                         p->key.s);
     (void)fail(w, p->number, &e);
     return false;
+}
+
+static bool pack_sync(struct bwi_pack_write *w, struct pack *p) {
+    if (p->call.busy || pack_call_failed(w, p)) return false;
+    return pack_done(w, p);
 }
 
 static bool pack_step(struct bwi_pack_write *w, struct pack *p) {
@@ -194,6 +207,7 @@ static bool pack_step(struct bwi_pack_write *w, struct pack *p) {
     case PACK_DATA: return pack_data(w, p);
     case PACK_FINISH: return pack_finish(w, p);
     case PACK_ASK: return pack_ask(w, p);
+    case PACK_SYNC: return pack_sync(w, p);
     }
     return false;
 }
@@ -434,7 +448,8 @@ static int make_writer(struct bwi_pack_write *w, struct bw_error *err) {
         return 0;
     }
     bwi_pack_write_fini(w);
-    return bwi_error_nomem(err, slots * sizeof *w->w->slots + packs * sizeof *w->headers, "writing packs");
+    (void)bwi_error_nomem(err, slots * sizeof *w->w->slots + packs * sizeof *w->headers, "writing packs");
+    return BW_E_NOMEM;
 }
 
 int bwi_pack_write_start(struct bwi_pack_write *w, struct bwi_task *parent, struct bw_error *err) {
@@ -444,7 +459,7 @@ int bwi_pack_write_start(struct bwi_pack_write *w, struct bwi_task *parent, stru
     w->w = NULL;
     int rc = check_chunks(w, err);
     if (rc == 0) rc = make_writer(w, err);
-    if (rc < 0) return rc;
+    if (rc != 0) return rc;
     w->w->store = w->ctx->tier[w->tier];
     w->w->uncaptured = w->plan->chunk_count;
     for (size_t i = 0; i < w->w->slot_count; i++) w->w->slots[i].owner = w;

@@ -29,7 +29,10 @@ void bwi_plan_fini(struct bwi_plan *p) {
 static int allot(void *ret_ptr, uint64_t count, size_t size, const char *what, struct bw_error *err) {
     size_t n;
     void *p = bwi_u64_to_size(count, &n) ? bwi_calloc(n, size) : NULL;
-    if (p == NULL) return bwi_error_nomem(err, (size_t)count * size, what);
+    if (p == NULL) {
+        (void)bwi_error_nomem(err, (size_t)count * size, what);
+        return BW_E_NOMEM;
+    }
     memcpy(ret_ptr, &p, sizeof p);
     return 0;
 }

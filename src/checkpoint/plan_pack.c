@@ -301,7 +301,7 @@ int bwi_plan_pack(struct bwi_plan *p, uint64_t pack_bytes, struct bw_error *err)
     struct ticket *line = bwi_calloc(items, sizeof *line);
     size_t n = 0;
     int rc = line != NULL ? make_places(p, err) : bwi_error_nomem(err, items * sizeof *line, "order of a plan");
-    if (rc < 0) goto out;
+    if (rc < 0 || line == NULL) goto out;
     for (uint32_t i = 0; i < items; i++) {
         const bool tied = i < p->layout.box_count && p->layout.boxes[i].tied != BWI_NOT_TIED;
         if (!tied) line[n++] = ticket_of(p, i);

@@ -32,14 +32,18 @@ static bool may_go(const struct bwi_local_copy *c) {
     return c->complete && !c->newest && is_committed(c->fate);
 }
 
-/* The oldest that satisfies `want` and that nothing needs. */
+static bool goes_before(const struct bwi_local_copy *a, const struct bwi_local_copy *b) {
+    return a->other != b->other ? b->other : bwi_id_cmp(&a->id, &b->id) <= 0;
+}
+
+/* The oldest that satisfies `want` and that nothing needs, of this group if there is one. */
 static struct bwi_local_copy *oldest(struct bwi_local_copy *copies, size_t count, const struct bwi_id *busy,
                                      size_t busy_count, bool (*want)(const struct bwi_local_copy *c)) {
     struct bwi_local_copy *best = NULL;
     for (size_t i = 0; i < count; i++) {
         struct bwi_local_copy *c = &copies[i];
-        if (c->evict || c->foreign || !want(c) || is_busy(c, busy, busy_count)) continue;
-        if (best != NULL && bwi_id_cmp(&best->id, &c->id) <= 0) continue;
+        if (c->evict || c->foreign || c->stays || !want(c) || is_busy(c, busy, busy_count)) continue;
+        if (best != NULL && goes_before(best, c)) continue;
         if (!is_needed(copies, count, &c->id)) best = c;
     }
     return best;
@@ -59,7 +63,7 @@ static bool fits(const struct bwi_local_copy *copies, size_t count, uint64_t nee
     for (size_t i = 0; i < count; i++) {
         if (copies[i].evict)
             room = add(room, copies[i].bytes);
-        else if (!copies[i].foreign)
+        else if (!copies[i].foreign && !copies[i].other)
             used = add(used, copies[i].bytes);
     }
     return need <= room && (quota == 0 || add(used, need) <= quota);

@@ -32,6 +32,13 @@ const struct bwi_kept *bwi_policy_find_kept(const struct bwi_entry *head, const 
     return k ? k : find_in(head->shelved, head->shelved_count, id);
 }
 
+const struct bwi_kept *bwi_policy_find_step(const struct bwi_entry *head, uint64_t step) {
+    const struct bwi_kept *k = bwi_policy_find_live(head, step);
+    for (size_t i = 0; head && !k && i < head->shelved_count; i++)
+        if (head->shelved[i].id.step == step) k = &head->shelved[i];
+    return k;
+}
+
 uint32_t bwi_policy_try(const struct bwi_entry *head, uint64_t step) {
     for (size_t i = 0; head && i < head->try_count; i++)
         if (head->tries[i].step == step) return head->tries[i].tri;
@@ -118,6 +125,12 @@ enum bwi_fate bwi_policy_fate(const struct bwi_entry *head, const struct bwi_id 
     return is_ahead(head, id) ? BWI_FATE_AHEAD : BWI_FATE_DEAD;
 }
 
+/* A commit raises h to its step, and h never falls within an attempt: above h none has been committed. */
+bool bwi_policy_was_aborted(const struct bwi_entry *head, const struct bwi_id *id) {
+    if (!head || bwi_policy_fate(head, id) != BWI_FATE_DEAD) return false;
+    return bwi_policy_is_current(head, id->attempt, id->nonce) && (!head->h_set || id->step > head->h);
+}
+
 bool bwi_policy_layouts_dead(const struct bwi_entry *head, uint32_t attempt, uint32_t nonce) {
     if (!head || !head->attempt.set || attempt > head->attempt.number) return false;
     if (bwi_policy_is_current(head, attempt, nonce)) return false;
@@ -148,6 +161,13 @@ enum bwi_register_mode bwi_policy_mode(const struct bwi_entry *head, const struc
     return r->mode;
 }
 
+/* Whether this launch takes over from the job that superseded its own. */
+static bool takes_over(const struct bwi_entry *head, const struct bwi_register *r) {
+    struct bwi_register wish = *r;
+    if (r->mode == BWI_REGISTER_DAMAGE && r->takeover) wish.mode = BWI_REGISTER_TAKEOVER;
+    return bwi_policy_mode(head, &wish) == BWI_REGISTER_TAKEOVER;
+}
+
 static int check_nobody_won(const struct bwi_entry *head, const struct bwi_register *r, struct bw_error *err) {
     bool same = head->attempt.set == r->seen_set &&
                 (!r->seen_set || bwi_policy_is_current(head, r->seen_number, r->seen_nonce));
@@ -159,6 +179,12 @@ static int check_nobody_won(const struct bwi_entry *head, const struct bwi_regis
                          head->attempt.number);
 }
 
+/* Attempts count upwards for ever. One above that of the entry proves nothing: the entry may not be the newest. */
+bool bwi_policy_is_beaten(const struct bwi_entry *head, bool seen_set, uint32_t seen_number) {
+    if (!head || !head->attempt.set) return false;
+    return !seen_set || seen_number < head->attempt.number;
+}
+
 int bwi_policy_may_register(const struct bwi_entry *head, const struct bwi_register *r, struct bw_error *err) {
     if (!head) return 0;
     if (name_in(head->launches, head->launch_count, r->launch))
@@ -166,7 +192,7 @@ int bwi_policy_may_register(const struct bwi_entry *head, const struct bwi_regis
                              r->launch);
     int rc = check_nobody_won(head, r, err);
     if (rc < 0) return rc;
-    if (name_in(head->superseded, head->superseded_count, r->job) && bwi_policy_mode(head, r) != BWI_REGISTER_TAKEOVER)
+    if (name_in(head->superseded, head->superseded_count, r->job) && !takes_over(head, r))
         return bwi_error_set(err, BW_E_SUPERSEDED,
                              "job \"%s\" was superseded by job \"%s\"; only a takeover brings it back", r->job,
                              head->attempt.job);
@@ -232,11 +258,12 @@ static int choose_from(const struct bwi_entry *head, const struct bwi_register *
 /* Labels, launches and superseded jobs. */
 static int remember(const struct bwi_entry *head, const struct bwi_register *r, enum bwi_register_mode mode,
                     struct bwi_entry *next, struct bw_error *err) {
-    if (mode == BWI_REGISTER_ROLLBACK || mode == BWI_REGISTER_FRESH || mode == BWI_REGISTER_TAKEOVER) {
+    const bool over = takes_over(head, r);
+    if (mode == BWI_REGISTER_ROLLBACK || mode == BWI_REGISTER_FRESH || over) {
         if (bwi_next_name(&next->labels, &next->label_count, r->label, err) < 0) return BW_E_NOMEM;
         bwi_format(next->event.label, sizeof next->event.label, "%s", r->label);
     }
-    if (mode == BWI_REGISTER_TAKEOVER) bwi_next_drop_name(next->superseded, &next->superseded_count, r->job);
+    if (over) bwi_next_drop_name(next->superseded, &next->superseded_count, r->job);
     if (head && head->attempt.set && head->attempt.job[0] && strcmp(head->attempt.job, r->job) != 0 &&
         !name_in(next->superseded, next->superseded_count, head->attempt.job) &&
         bwi_next_name(&next->superseded, &next->superseded_count, head->attempt.job, err) < 0)

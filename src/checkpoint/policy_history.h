@@ -45,6 +45,7 @@ struct bwi_register {
     uint32_t nonce;       /* of the new attempt: random */
     struct bwi_uuid uuid; /* of the lineage's first era, if this is the first entry: random */
     enum bwi_register_mode mode;
+    bool takeover;                     /* DAMAGE: the wish was a takeover, and is granted all the same */
     const char *label;                 /* of ROLLBACK, FRESH, TAKEOVER; else "" */
     struct bwi_id target;              /* of ROLLBACK and DAMAGE */
     struct bwi_candidate target_facts; /* world, groups, fan-out, refs of the target, of the newest live one with
@@ -61,6 +62,8 @@ struct bwi_register {
 enum bwi_register_mode bwi_policy_mode(const struct bwi_entry *head, const struct bwi_register *r);
 /* Whether this launch may register at all on this entry: launch id unused, nobody else won, job not superseded. */
 int bwi_policy_may_register(const struct bwi_entry *head, const struct bwi_register *r, struct bw_error *err);
+/* A launch that saw this attempt first (set: false: none) can never register any more: another one has since. */
+bool bwi_policy_is_beaten(const struct bwi_entry *head, bool seen_set, uint32_t seen_number);
 int bwi_policy_register(const struct bwi_actor *a, const struct bwi_register *r, struct bwi_entry *ret,
                         struct bw_error *err);
 
@@ -80,7 +83,8 @@ int bwi_policy_pin(const struct bwi_actor *a, const struct bwi_id *id, bool pinn
  * `found` join in step order. */
 struct bwi_repair {
     uint32_t era;
-    uint64_t n;
+    uint64_t n;         /* of the end of that era */
+    uint64_t damaged_n; /* for people: what was found damaged */
     struct bwi_uuid uuid;
     uint32_t nonce;
     const struct bwi_id *gone;
@@ -104,6 +108,10 @@ enum bwi_fate {
     BWI_FATE_DEAD
 };
 enum bwi_fate bwi_policy_fate(const struct bwi_entry *head, const struct bwi_id *id);
+/* This entry alone proves that `id` is dead and has never been live: a try of the current attempt that was aborted, of
+ * a step above h. Of a step that is not above h it cannot tell an aborted try from one that was committed and retired.
+ */
+bool bwi_policy_was_aborted(const struct bwi_entry *head, const struct bwi_id *id);
 
 /* Layouts of an attempt may go when it is not beyond the entry, is neither the current one nor that of the open from,
  * and no checkpoint directory of it is left (the caller looks). */
@@ -113,6 +121,8 @@ const struct bwi_kept *bwi_policy_newest(const struct bwi_entry *head); /* NULL:
 const struct bwi_kept *bwi_policy_find_live(const struct bwi_entry *head, uint64_t step);
 const struct bwi_kept *bwi_policy_find_kept(const struct bwi_entry *head,
                                             const struct bwi_id *id); /* live or shelved */
+/* What a rollback to this step goes back to: the live one, else a shelved one; NULL: none. */
+const struct bwi_kept *bwi_policy_find_step(const struct bwi_entry *head, uint64_t step);
 uint32_t bwi_policy_try(const struct bwi_entry *head, uint64_t step); /* tries[step] */
 bool bwi_policy_is_current(const struct bwi_entry *head, uint32_t attempt, uint32_t nonce);
 bool bwi_policy_in_lineage(const struct bwi_entry *head, const struct bwi_uuid *uuid);
@@ -122,6 +132,8 @@ const struct bwi_uuid *bwi_policy_uuid(const struct bwi_entry *head); /* of the 
 int bwi_policy_attempt_status(const struct bwi_entry *head, uint32_t number, uint32_t nonce, const char *job,
                               struct bw_error *err);
 
+/* Whether the checkpoint that the run resumed from, and that is still to be committed, refers to this one. */
+bool bwi_policy_from_needs(const struct bwi_entry *head, const struct bwi_id *id);
 /* Which live checkpoints no rule keeps (checkpoint/policy_retention.c): not the newest, not pinned, not a ref of the
  * open from. `ret` holds up to live_count ids; returns how many. keep_last counts the newest so many, never fewer than
  * `in_flight` + 1. */

@@ -8,7 +8,7 @@
 #include "checkpoint/policy_history.h"
 #include "checkpoint/policy_next.h"
 
-static bool open_from_needs(const struct bwi_entry *head, const struct bwi_id *id) {
+bool bwi_policy_from_needs(const struct bwi_entry *head, const struct bwi_id *id) {
     if (!head->from.set || !head->from.open) return false;
     for (uint32_t i = 0; i < head->from.ref_count; i++)
         if (bwi_id_eq(&head->from.refs[i], id)) return true;
@@ -24,7 +24,7 @@ static int may_retire(const struct bwi_entry *head, const struct bwi_id *id, str
     if (newest && bwi_id_eq(&newest->id, id))
         return bwi_error_set(err, BW_E_REFUSED, "checkpoint %s is the newest live one, which is never retired", text);
     if (k->pinned) return bwi_error_set(err, BW_E_REFUSED, "checkpoint %s is pinned", text);
-    if (open_from_needs(head, id))
+    if (bwi_policy_from_needs(head, id))
         return bwi_error_set(err, BW_E_REFUSED, "checkpoint %s is needed by the one that the run resumed from", text);
     return 0;
 }
@@ -125,8 +125,8 @@ int bwi_policy_repair(const struct bwi_actor *a, const struct bwi_repair *r, str
         return rc;
     }
     bwi_format(next.event.note, sizeof next.event.note,
-               "entry %u.%llu is damaged; %zu checkpoints lost, %zu found complete", r->era, (unsigned long long)r->n,
-               r->gone_count, r->found_count);
+               "entry %u.%llu is damaged; %zu checkpoints lost, %zu found complete", r->era,
+               (unsigned long long)r->damaged_n, r->gone_count, r->found_count);
     *ret = next;
     return 0;
 }
@@ -149,7 +149,7 @@ int bwi_policy_promote(const struct bwi_actor *a, const struct bwi_uuid *uuid, u
 static bool keep_by_rule(const struct bwi_entry *head, const struct bw_retention *r, size_t i, uint32_t keep_last,
                          int64_t now_ms) {
     const struct bwi_kept *k = &head->live[i];
-    if (head->live_count - i <= keep_last || k->pinned || open_from_needs(head, &k->id)) return true;
+    if (head->live_count - i <= keep_last || k->pinned || bwi_policy_from_needs(head, &k->id)) return true;
     if (r->keep_every_steps && k->id.step % r->keep_every_steps == 0) return true;
     /* A commit time in the future (a clock was set back) counts as young. */
     return r->keep_younger_ms && (k->time_ms > now_ms || (uint64_t)(now_ms - k->time_ms) < r->keep_younger_ms);

@@ -84,9 +84,16 @@ static enum bwi_step put_summary(struct bwi_publish *p) {
     return wait_in(p, PUBLISH_SUMMARY_PUT);
 }
 
+/* A refusal is clear only where no answer was lost before it: what was sent first may be there, or still come. */
+static bool is_refusal(const struct bwi_call *c) {
+    const int status = c->op.error.status;
+    return c->resent == 0 && (status == BW_E_NOSPACE || status == BW_E_ACCESS || status == BW_E_NOMEM);
+}
+
 /* Once it has been sent, the summary may count: from here on only its answer ends the task. */
 static enum bwi_step summary_put(struct bwi_publish *p) {
     const struct bwi_store_op *op = &p->calls[SUMMARY].op;
+    p->summary_refused = is_refusal(&p->calls[SUMMARY]);
     (void)bwi_error_copy(&p->task.error, &op->error);
     if (op->error.status == BW_E_EXISTS) return go(p, PUBLISH_LOOK);
     if (op->outcome == BWI_STORE_CREATED) p->objects++;
@@ -151,7 +158,7 @@ void bwi_publish_start(struct bwi_publish *p, struct bwi_loop *loop, struct bwi_
     p->task.name = "publish";
     p->state = PUBLISH_PARTS;
     p->objects = 0;
-    p->was_complete = p->summary_sent = false;
+    p->was_complete = p->summary_sent = p->summary_refused = false;
     memset(p->calls, 0, sizeof p->calls);
     p->bytes = (struct bwi_buf){0};
     bwi_task_start(loop, &p->task, parent);

@@ -16,9 +16,10 @@ struct bwi_publish {
     struct bwi_span layout, content, placement;
     bool layout_known; /* this layout of this attempt is known to be in this tier: not written again */
     /* out */
-    uint64_t objects;  /* created */
-    bool was_complete; /* another writer's summary was first, with the same layout and content: that one counts */
-    bool summary_sent; /* however the task ends: the summary may be there from now on */
+    uint64_t objects;     /* created */
+    bool was_complete;    /* another writer's summary was first, with the same layout and content: that one counts */
+    bool summary_sent;    /* however the task ends: the summary may be there from now on */
+    bool summary_refused; /* it was sent once, and clearly refused: it is surely not there */
     /* inside */
     int state;
     struct bwi_call calls[3];

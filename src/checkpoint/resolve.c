@@ -12,6 +12,8 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/vec.h"
+#include "checkpoint/marked.h"
+#include "checkpoint/names.h"
 #include "format/manifest.h"
 
 enum resolve_state {
@@ -22,7 +24,7 @@ enum resolve_state {
     RESOLVE_CANDIDATE_SUMMARY, /* a summary was read */
     RESOLVE_COMMITTED,         /* take the next committed one */
     RESOLVE_MANIFEST,          /* its manifest was read, damaged/ was listed */
-    RESOLVE_VERIFY,
+    RESOLVE_MARKED,            /* what is marked as damaged was looked at */
 };
 
 struct bwi_resolve_work {
@@ -39,10 +41,8 @@ struct bwi_resolve_work {
     bool label_used; /* the wish was granted before: the default applies */
     char damage[160];
     struct bwi_candidate facts;
-    struct bwi_verify verify;
-    struct bwi_findings findings;
-    uint32_t *marked;
-    size_t marked_count;
+    struct bwi_marked look;
+    struct bwi_marked_group *marked;
 };
 
 static const struct bwi_entry *entry_of(const struct bwi_resolve *r) {
@@ -57,8 +57,6 @@ static enum bwi_step end(struct bwi_resolve *r) {
     if (w) {
         bwi_call_fini(&w->list);
         bwi_call_fini(&w->failed);
-        bwi_verify_fini(&w->verify);
-        bwi_findings_fini(&w->findings);
         bwi_free(w->ids);
         bwi_free(w->have);
         bwi_free(w->in_authority);
@@ -341,32 +339,39 @@ static int manifest_facts(struct bwi_resolve *r, struct bw_error *err) {
     return 0;
 }
 
-/* Groups that a reader has marked as damaged are verified here before anybody believes it. */
-static enum bwi_step verify_marked(struct bwi_resolve *r) {
+static bool held(const struct bwi_resolve *r, uint32_t group) {
+    for (size_t v = 0; v < r->inventory_count; v++)
+        for (size_t h = 0; h < r->inventories[v].hold_count; h++)
+            if (r->inventories[v].holds[h].group == group && bwi_id_eq(&r->inventories[v].holds[h].id, &r->w->kept->id))
+                return true;
+    return false;
+}
+
+/* Groups that a reader has marked as damaged are looked at here before anybody believes it. First those that nobody
+ * holds: if one of them is damaged, the others need not be read. */
+static enum bwi_step look_at_marked(struct bwi_resolve *r) {
     struct bwi_resolve_work *w = r->w;
-    size_t count = w->failed.op.names.len;
+    const struct bwi_store_names *names = &w->failed.op.names;
+    size_t count = 0;
     bwi_free(w->marked);
-    w->marked_count = 0;
-    w->marked = bwi_calloc(count, sizeof *w->marked);
-    if (!w->marked) return nomem(r, count * sizeof *w->marked);
-    for (size_t i = 0; i < count; i++) {
-        uint64_t group;
-        if (strlen(w->failed.op.names.name[i]) == 6 && bwi_dec_padded_u64(w->failed.op.names.name[i], 6, &group) &&
-            group < w->facts.groups)
-            w->marked[w->marked_count++] = (uint32_t)group;
-    }
-    if (w->marked_count == 0) return choose_committed(r);
-    bwi_verify_fini(&w->verify);
-    w->verify = (struct bwi_verify){.ctx = r->ctx,
-                                    .id = w->kept->id,
-                                    .committed = true,
-                                    .manifest = w->kept->manifest,
-                                    .tiers = {false, true},
-                                    .only_groups = w->marked,
-                                    .only_group_count = w->marked_count,
-                                    .findings = &w->findings};
-    r->state = RESOLVE_VERIFY;
-    bwi_verify_start(&w->verify, r->task.loop, &r->task);
+    w->marked = bwi_calloc(names->len, sizeof *w->marked);
+    if (!w->marked) return nomem(r, names->len * sizeof *w->marked);
+    for (int holding = 0; holding < 2; holding++)
+        for (size_t i = 0; i < names->len; i++) {
+            uint32_t group;
+            if (!bwi_names_group(names, i, false, &group) || group >= w->facts.groups) continue;
+            if (held(r, group) == (holding == 1)) w->marked[count++].group = group;
+        }
+    if (count == 0) return choose_committed(r);
+    w->look = (struct bwi_marked){.ctx = r->ctx,
+                                  .id = w->kept->id,
+                                  .manifest = w->kept->manifest,
+                                  .groups = w->marked,
+                                  .count = count,
+                                  .stop_at_bad = true,
+                                  .deadline_ns = r->deadline_ns};
+    r->state = RESOLVE_MARKED;
+    bwi_marked_start(&w->look, r->task.loop, &r->task);
     return BWI_STEP_WAIT;
 }
 
@@ -378,27 +383,25 @@ static enum bwi_step look_at_manifest(struct bwi_resolve *r) {
         return step_down(r, e.message);
     if (e.status < 0) return fail(r, &e);
     if (w->failed.op.error.status < 0) return fail(r, &w->failed.op.error);
-    return w->failed.op.names.len ? verify_marked(r) : choose_committed(r);
+    return w->failed.op.names.len ? look_at_marked(r) : choose_committed(r);
 }
 
-/* A group that some node of this launch still holds is not lost: it is drained from there again. */
-static bool held(const struct bwi_resolve *r, uint32_t group) {
-    for (size_t v = 0; v < r->inventory_count; v++)
-        for (size_t h = 0; h < r->inventories[v].hold_count; h++)
-            if (r->inventories[v].holds[h].group == group && bwi_id_eq(&r->inventories[v].holds[h].id, &r->w->kept->id))
-                return true;
-    return false;
-}
-
-static enum bwi_step verified(struct bwi_resolve *r) {
+/* Of the first one that is tried the holders have mended what they could before they said what they hold. Of an older
+ * one a copy on some node is enough: if readers meet the damage, that node mends it at the next launch. */
+static enum bwi_step looked_at(struct bwi_resolve *r) {
     struct bwi_resolve_work *w = r->w;
-    if (w->verify.task.running) return BWI_STEP_WAIT;
-    if (w->verify.task.error.status < 0) return fail(r, &w->verify.task.error);
-    for (size_t i = 0; i < w->verify.bad_count[BWI_TIER_REMOTE]; i++) {
+    if (w->look.task.running) {
+        if (r->task.cancel && !w->look.task.cancel) bwi_task_cancel(&w->look.task);
+        return BWI_STEP_WAIT;
+    }
+    if (w->look.task.error.status < 0) return fail(r, &w->look.task.error);
+    for (size_t i = 0; i < w->look.count; i++) {
         char why[96];
-        uint32_t group = w->verify.bad_groups[BWI_TIER_REMOTE][i];
-        if (held(r, group)) continue;
-        bwi_format(why, sizeof why, "group %u is damaged in the authority, and no node holds it", group);
+        const struct bwi_marked_group *g = &w->marked[i];
+        const bool here = held(r, g->group);
+        if (!g->bad[BWI_TIER_REMOTE] || (here && w->damage_seen)) continue;
+        bwi_format(why, sizeof why, "group %u is damaged in the authority, and %s", g->group,
+                   here ? "could not be mended" : "no node holds it");
         return step_down(r, why);
     }
     return choose_committed(r);
@@ -409,15 +412,14 @@ static enum bwi_step begin(struct bwi_resolve *r) {
     enum bwi_register_mode wish = r->reg->mode;
     r->reg->mode = bwi_policy_mode(e, r->reg);
     r->w->label_used = wish != r->reg->mode && wish != BWI_REGISTER_TAKEOVER;
+    r->reg->takeover = r->reg->mode == BWI_REGISTER_TAKEOVER;
     r->reg->newer = NULL;
     if (r->reg->mode == BWI_REGISTER_FRESH) {
         bwi_format(r->note, sizeof r->note, "from nothing on demand");
         return done(r);
     }
     if (r->reg->mode != BWI_REGISTER_ROLLBACK) return list_authority(r);
-    const struct bwi_kept *k = bwi_policy_find_live(e, r->rollback_step);
-    for (size_t i = 0; e && !k && i < e->shelved_count; i++)
-        if (e->shelved[i].id.step == r->rollback_step) k = &e->shelved[i];
+    const struct bwi_kept *k = bwi_policy_find_step(e, r->rollback_step);
     if (!k) {
         bwi_error_set(&r->task.error, BW_E_NOTFOUND, "no committed checkpoint of step %llu to go back to",
                       (unsigned long long)r->rollback_step);
@@ -432,6 +434,10 @@ static enum bwi_step resolve_step(struct bwi_task *t) {
     struct bwi_resolve *r = bwi_container_of(t, struct bwi_resolve, task);
     if (t->pending) return BWI_STEP_WAIT;
     if (!r->w) return end(r);
+    if (t->cancel && r->state != RESOLVE_MARKED) {
+        (void)bwi_error_set(&t->error, BW_E_CANCELLED, "resolve: cancelled");
+        return end(r);
+    }
     switch ((enum resolve_state)r->state) {
     case RESOLVE_BEGIN: return begin(r);
     case RESOLVE_LIST: return collect(r);
@@ -440,9 +446,9 @@ static enum bwi_step resolve_step(struct bwi_task *t) {
     case RESOLVE_CANDIDATE_SUMMARY: return read_summaries(r);
     case RESOLVE_COMMITTED: return look_at_committed(r);
     case RESOLVE_MANIFEST: return look_at_manifest(r);
-    case RESOLVE_VERIFY: break;
+    case RESOLVE_MARKED: break;
     }
-    return verified(r);
+    return looked_at(r);
 }
 
 void bwi_resolve_start(struct bwi_resolve *r, struct bwi_loop *loop, struct bwi_task *parent) {

@@ -6,7 +6,6 @@
 
 #include "checkpoint/history_head.h"
 #include "checkpoint/policy_history.h"
-#include "checkpoint/verify.h"
 
 struct bwi_resolve {
     struct bwi_task task;
@@ -15,9 +14,10 @@ struct bwi_resolve {
     const struct bwi_head *head;
     const struct bwi_inventory *inventories; /* of all groups of the launch */
     size_t inventory_count;
-    struct bwi_register *reg; /* in: mode, label, job; out: target, target_facts, newer, mode DAMAGE, note */
+    struct bwi_register *reg; /* in: mode, label, job; out: target, target_facts, newer, mode DAMAGE, takeover, note */
     uint64_t rollback_step;
     bool damage_fail;
+    uint64_t deadline_ns; /* of looking at what is marked as damaged */
     /* out */
     struct bwi_candidate newer; /* reg->newer points here when there is one */
     char note[256];             /* reg->note points here */

@@ -3,11 +3,11 @@
  * other; whatever fails, it first lets all that is in flight come to its end, then looks at what the failure
  * means, and ends. */
 #include "base/error.h"
+#include "base/text.h"
 #include "base/vec.h"
 #include "checkpoint/restore_private.h"
 #include <assert.h>
 #include <inttypes.h>
-#include <string.h>
 
 enum call_state {
     CALL_MANIFEST, /* manifest and head of the index */
@@ -81,10 +81,6 @@ void bwi_restore_fail(struct bwi_restore_call *c, const struct bw_error *e) {
 
 void bwi_restore_nomem(struct bwi_restore_call *c, size_t bytes, const char *what) {
     (void)bwi_error_nomem(&c->w->error, bytes, what);
-}
-
-bool bwi_restore_is_damage(int status) {
-    return status == BW_E_CORRUPT || status == BW_E_NOTFOUND || status == BW_E_FORMAT;
 }
 
 void bwi_restore_lost(struct bwi_restore_call *c, uint32_t group, const struct bw_error *e) {
@@ -255,11 +251,7 @@ static enum bwi_step call_mark(struct bwi_restore_call *c) {
     if (!c->r->target.may_repair) return go(c, CALL_END);
     w->mark = (struct bwi_mark_put){
         .ctx = c->r->ctx, .id = c->r->target.id, .group = w->lost_group, .damaged = true, .status = w->error.status};
-    const size_t room = sizeof w->mark.reason - 1;
-    memcpy(w->mark.reason, w->error.message, room);
-    size_t n = strnlen(w->mark.reason, room);
-    while (n == room && n > 0 && ((uint8_t)w->mark.reason[n - 1] & 0x80) != 0) n--; /* not half a character */
-    w->mark.reason[n] = '\0';
+    (void)bwi_format(w->mark.reason, sizeof w->mark.reason, "%s", w->error.message);
     bwi_mark_put_start(&w->mark, c->task.loop, &c->task);
     return go(c, CALL_MARKED);
 }

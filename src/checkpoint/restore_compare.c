@@ -39,7 +39,10 @@ static int check_expected(const struct bw_expected *e, size_t i, struct bw_error
 
 static int sort(const struct bw_expected *e, size_t n, const struct bw_expected ***ret, struct bw_error *err) {
     const struct bw_expected **order = bwi_calloc(n, sizeof *order);
-    if (order == NULL) return bwi_error_nomem(err, n * sizeof *order, "expected tensors");
+    if (order == NULL) {
+        (void)bwi_error_nomem(err, n * sizeof *order, "expected tensors");
+        return BW_E_NOMEM;
+    }
     int rc = 0;
     for (size_t i = 0; i < n && rc == 0; i++) {
         rc = check_expected(&e[i], i, err);

@@ -7,7 +7,6 @@
 #include "checkpoint/restore_private.h"
 #include "format/shape.h"
 #include <inttypes.h>
-#include <string.h>
 
 static const struct bwi_restore_pair *first_pair(const struct bwi_restore_job *j) {
     return &j->batch->pairs[j->first];
@@ -56,7 +55,7 @@ static void tier_failed(struct bwi_restore_job *j, const struct bw_error *cause)
     struct bw_error *e = &j->error[j->tier];
     whose(j, what, sizeof what);
     *e = *cause;
-    if (j->tier == BWI_TIER_LOCAL && bwi_restore_is_damage(e->status)) {
+    if (j->tier == BWI_TIER_LOCAL && bwi_is_damage(e->status)) {
         bwi_restore_fix_add(j->c, j->batch->group->group, &j->pack);
     }
     if (e->status == BW_E_NOTFOUND) e->status = BW_E_CORRUPT;
@@ -77,7 +76,7 @@ static void extent_lost(struct bwi_restore_job *j) {
     for (int t = 0; t < BWI_TIERS; t++) {
         const bool tried = j->error[t].status != 0;
         const struct bw_error *e = tried ? &j->error[t] : &g->tier[t].error;
-        if (!bwi_restore_is_damage(e->status)) {
+        if (!bwi_is_damage(e->status)) {
             struct bw_error told = *e;
             if (!tried) (void)bwi_error_wrap(&told, "checkpoint %s: group %" PRIu32, c->r->id_text, g->group);
             bwi_restore_fail(c, &told);
@@ -103,9 +102,7 @@ static bool set_place(struct bwi_restore_job *j) {
     const struct bwi_group_meta *m = &j->batch->group->tier[j->tier].meta;
     const struct bwi_restore_pair *p = first_pair(j);
     j->extent = bwi_extent_of(&m->content, &m->placement, p->item, p->extent);
-    const struct bwi_span key = m->placement.packs[j->extent.place->pack].key;
-    memcpy(j->pack.s, key.ptr, key.len); /* a checked key of a pack: it fits */
-    j->pack.s[key.len] = '\0';
+    j->pack = bwi_pack_key_of(&m->placement, j->extent.place->pack);
     const size_t need = bwi_extent_buffer_bytes(&j->extent);
     const uint64_t budget = bwi_arena_budget(j->c->r->ctx->arena);
     if (need <= budget) return true;
@@ -211,7 +208,7 @@ static void served(struct bwi_restore_job *j) {
     s->verified_bytes += j->extent.raw_bytes;
     bwi_progress_add(j->c->r->ctx, j->extent.raw_bytes);
     w->progress++;
-    if (j->tier == BWI_TIER_REMOTE && bwi_restore_is_damage(j->error[BWI_TIER_LOCAL].status)) s->damaged_extents++;
+    if (j->tier == BWI_TIER_REMOTE && bwi_is_damage(j->error[BWI_TIER_LOCAL].status)) s->damaged_extents++;
 }
 
 static bool job_check(struct bwi_restore_job *j) {

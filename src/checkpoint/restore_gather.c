@@ -6,7 +6,6 @@
 #include "base/vec.h"
 #include "checkpoint/restore_private.h"
 #include <inttypes.h>
-#include <string.h>
 
 struct bwi_restore_gather {
     uint32_t groups;
@@ -85,7 +84,7 @@ static void take(struct bwi_restore_call *c, const struct bwi_restore_group *g, 
 static void absent(struct bwi_restore_call *c, struct bwi_restore_group *g) {
     const struct bw_error *local = &g->tier[BWI_TIER_LOCAL].error;
     const struct bw_error *remote = &g->tier[BWI_TIER_REMOTE].error;
-    if (c->r->target.committed || remote->status != BW_E_NOTFOUND || !bwi_restore_is_damage(local->status)) {
+    if (c->r->target.committed || remote->status != BW_E_NOTFOUND || !bwi_is_damage(local->status)) {
         bwi_restore_group_nowhere(c, g);
         return;
     }
@@ -159,25 +158,11 @@ static int check_target(const struct bwi_restore *r, const struct bwi_summary *s
                          r->id_text, s->groups, s->world, r->target.groups, r->target.world);
 }
 
-static int make_index(const struct bwi_restore_gather *x, struct bwi_buf *out, struct bwi_index_info *info,
-                      struct bw_error *err) {
-    struct bwi_index_builder *b = NULL;
-    const struct bwi_index_tensor *tensors = NULL;
-    size_t count = 0;
-    int rc = bwi_index_builder_new(&b, err);
-    for (uint32_t g = 0; rc == 0 && g < x->groups; g++) rc = bwi_index_builder_add(b, g, &x->layouts[g], err);
-    if (rc == 0) rc = bwi_index_builder_tensors(b, &tensors, &count, err);
-    if (rc == 0) rc = bwi_coverage_check(tensors, count, err);
-    if (rc == 0) rc = bwi_index_builder_encode(b, out, info, err);
-    bwi_index_builder_free(b);
-    return rc;
-}
-
 static int finish(struct bwi_restore *r, struct bwi_restore_gather *x, struct bw_error *err) {
     struct bwi_index_info info;
     bwi_buf_reset(&r->index);
     int rc = check_target(r, &x->summaries[0], err);
-    if (rc == 0) rc = make_index(x, &r->index, &info, err);
+    if (rc == 0) rc = bwi_index_make(x->layouts, x->groups, &r->index, &info, err);
     if (rc == 0) rc = bwi_manifest_build(x->summaries, x->groups, &info, &r->manifest, err);
     if (rc < 0) return rc;
     rc = bwi_restore_take_head(r, err);
@@ -196,8 +181,10 @@ static int finish(struct bwi_restore *r, struct bwi_restore_gather *x, struct bw
 static int finish_again(struct bwi_restore *r, const struct bwi_restore_gather *x, const struct bw_error *lost,
                         struct bw_error *err) {
     struct bwi_index_info info;
-    int rc = make_index(x, &r->made, &info, err);
-    if (rc == 0 && !bwi_sha_eq(&info.root, &r->manifest.index.root)) rc = bwi_error_copy(err, lost);
+    int rc = bwi_index_make(x->layouts, x->groups, &r->made, &info, err);
+    if (rc == 0 && !bwi_sha_eq(&info.root, &r->manifest.index.root)) {
+        rc = bwi_error_set(err, BW_E_CORRUPT, "%s; and the layouts give another index", lost->message);
+    }
     if (rc == 0 && !r->head_set) {
         bwi_buf_reset(&r->index);
         bwi_buf_put(&r->index, r->made.ptr, (size_t)info.head_bytes);

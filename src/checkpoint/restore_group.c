@@ -5,7 +5,6 @@
 #include "base/vec.h"
 #include "checkpoint/restore_private.h"
 #include <inttypes.h>
-#include <string.h>
 
 void bwi_restore_source_forget(struct bwi_restore_source *s) {
     bwi_group_meta_fini(&s->meta);
@@ -70,6 +69,21 @@ void bwi_restore_group_unpin(struct bwi_restore_group *g) {
 
 /* ---- fetching ---- */
 
+struct bwi_meta_read bwi_restore_meta_read(const struct bwi_restore *r, enum bwi_tier tier, uint32_t group,
+                                           struct bwi_group_meta *meta) {
+    const bool known = r->manifest_set && group < r->manifest.group_count;
+    const struct bwi_manifest_group *m = known ? &r->manifest.groups[group] : NULL;
+    return (struct bwi_meta_read){.ctx = r->ctx,
+                                  .tier = tier,
+                                  .id = r->target.id,
+                                  .group = group,
+                                  .fan_out = r->manifest_set ? r->manifest.fan_out : r->target.fan_out,
+                                  .want_layout = m == NULL ? NULL : &m->layout,
+                                  .want_content = m == NULL ? NULL : &m->content,
+                                  .want_uuid = r->target.committed ? &r->manifest.uuid : &r->target.uuid,
+                                  .meta = meta};
+}
+
 static void start(struct bwi_restore_call *c, struct bwi_restore_group *g, enum bwi_tier tier) {
     struct bwi_restore *r = c->r;
     struct bwi_restore_source *s = &g->tier[tier];
@@ -83,16 +97,7 @@ static void start(struct bwi_restore_call *c, struct bwi_restore_group *g, enum 
         bwi_restore_nomem(c, sizeof *s->read, "reading the metadata of a group");
         return;
     }
-    const struct bwi_manifest_group *m = r->manifest_set ? &r->manifest.groups[g->group] : NULL;
-    *s->read = (struct bwi_meta_read){.ctx = r->ctx,
-                                      .tier = tier,
-                                      .id = r->target.id,
-                                      .group = g->group,
-                                      .fan_out = r->manifest_set ? r->manifest.fan_out : r->target.fan_out,
-                                      .want_layout = m == NULL ? NULL : &m->layout,
-                                      .want_content = m == NULL ? NULL : &m->content,
-                                      .want_uuid = r->target.committed ? &r->manifest.uuid : &r->target.uuid,
-                                      .meta = &s->meta};
+    *s->read = bwi_restore_meta_read(r, tier, g->group, &s->meta);
     s->state = BWI_SOURCE_FETCHING;
     bwi_meta_read_start(s->read, c->task.loop, &c->task);
 }
@@ -132,7 +137,7 @@ void bwi_restore_group_nowhere(struct bwi_restore_call *c, const struct bwi_rest
     const struct bw_error *remote = &g->tier[BWI_TIER_REMOTE].error;
     for (int t = 0; t < BWI_TIERS; t++) {
         struct bw_error e = g->tier[t].error;
-        if (bwi_restore_is_damage(e.status)) continue;
+        if (bwi_is_damage(e.status)) continue;
         (void)bwi_error_wrap(&e, "checkpoint %s: group %" PRIu32, c->r->id_text, g->group);
         bwi_restore_fail(c, &e);
         return;

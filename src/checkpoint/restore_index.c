@@ -31,7 +31,7 @@ static enum bwi_ready object_damaged(struct bwi_restore_call *c, const char *key
 /* The index says nothing that the layouts do not say. Where it is damaged or gone it is made again in memory, and its
  * root is still held against the manifest. */
 static bool index_is_lost(struct bwi_restore_call *c, const struct bw_error *cause) {
-    if (!bwi_restore_is_damage(cause->status)) return false;
+    if (!bwi_is_damage(cause->status)) return false;
     (void)bwi_error_copy(&c->w->index_lost, cause);
     (void)bwi_error_wrap(&c->w->index_lost, "checkpoint %s: remote tier", c->r->id_text);
     return true;
@@ -46,27 +46,9 @@ static void ask_manifest(struct bwi_restore_call *c) {
     c->w->sub = SUB_MANIFEST;
 }
 
-static int check_sha(struct bwi_span bytes, const struct bwi_sha *want, const char *by, struct bw_error *err) {
-    const struct bwi_sha found = bwi_sha_of(bytes);
-    if (bwi_sha_eq(&found, want)) return 0;
-    char want_hex[BWI_SHA_HEX_BYTES];
-    char found_hex[BWI_SHA_HEX_BYTES];
-    bwi_sha_hex(want, want_hex);
-    bwi_sha_hex(&found, found_hex);
-    return bwi_error_set(err, BW_E_CORRUPT, "its SHA-256 is %.16s, %s names %.16s", found_hex, by, want_hex);
-}
-
 static int take_manifest(struct bwi_restore *r, struct bwi_span bytes, struct bw_error *err) {
-    int rc = check_sha(bytes, &r->target.manifest, "the history", err);
-    if (rc == 0) rc = bwi_manifest_decode(bytes, &r->manifest, err);
+    const int rc = bwi_manifest_take(bytes, &r->target.manifest, &r->target.id, &r->manifest, err);
     if (rc < 0) return rc;
-    if (!bwi_id_eq(&r->manifest.id, &r->target.id)) {
-        char found[BWI_ID_TEXT_BYTES];
-        bwi_id_text(&r->manifest.id, found);
-        bwi_manifest_fini(&r->manifest);
-        r->manifest = (struct bwi_manifest){0};
-        return bwi_error_set(err, BW_E_CORRUPT, "it is the manifest of checkpoint %s", found);
-    }
     r->manifest_set = true;
     r->stats.metadata_objects++;
     return 0;
@@ -106,7 +88,7 @@ int bwi_restore_take_head(struct bwi_restore *r, struct bw_error *err) {
     const struct bwi_index_info *x = &r->manifest.index;
     const struct bwi_span head = bwi_span(r->index.ptr, (size_t)x->head_bytes);
     struct bwi_index_head h = {0};
-    int rc = check_sha(head, &x->root, "the manifest", err);
+    int rc = bwi_sha_check(head, &x->root, "the manifest", err);
     if (rc == 0) rc = bwi_index_head_decode(head, &h, err);
     if (rc < 0) return rc;
     if (h.bytes != x->bytes || h.tensors != x->tensors || h.boxes != x->boxes) {

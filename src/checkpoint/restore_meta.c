@@ -182,18 +182,19 @@ static int by_name(const void *key, const void *element) {
 static int find(const struct bwi_restore *r, struct bwi_span name, const struct bwi_restore_block **ret_block,
                 const struct bwi_index_tensor **ret, struct bw_error *err) {
     uint32_t n;
+    const struct bwi_restore_block *b = NULL;
     const struct bwi_index_tensor *t = NULL;
     if (!r->head_set) return not_read(r, "index has", err);
     if (bwi_index_head_find(&r->head, name, &n)) {
-        const struct bwi_restore_block *b = &r->blocks[n];
+        b = &r->blocks[n];
         if (!b->loaded) return not_read(r, "block of the index with this tensor has", err);
         t = bsearch(&name, b->block.tensors, b->block.tensor_count, sizeof *b->block.tensors, by_name);
-        *ret_block = b;
     }
     if (t == NULL) {
         return bwi_error_set(err, BW_E_NOTFOUND, "checkpoint %s: no tensor %s", r->id_text,
                              bwi_shape_name_text(name).s);
     }
+    *ret_block = b;
     *ret = t;
     return 0;
 }
@@ -219,7 +220,7 @@ int bwi_restore_get_tensor(struct bwi_restore *r, const char *name, struct bw_te
     const struct bwi_index_tensor *t = NULL;
     if (name == NULL) return bwi_error_set(err, BW_E_INVALID, "tensor: name is NULL");
     const int rc = find(r, bwi_span_str(name), &b, &t, err);
-    if (rc == 0) fill_tensor(b, t, ret);
+    if (t != NULL) fill_tensor(b, t, ret);
     return rc;
 }
 
@@ -250,7 +251,7 @@ int bwi_restore_get_box(struct bwi_restore *r, const char *name, uint32_t i, str
     const struct bwi_index_tensor *t = NULL;
     if (name == NULL) return bwi_error_set(err, BW_E_INVALID, "tensor: name is NULL");
     const int rc = find(r, bwi_span_str(name), &b, &t, err);
-    if (rc < 0) return rc;
+    if (t == NULL) return rc;
     if (i >= t->box_count) {
         return bwi_error_set(err, BW_E_NOTFOUND, "tensor %s: no box number %" PRIu32 ", it has %" PRIu32,
                              bwi_shape_name_text(t->name).s, i, t->box_count);

@@ -200,7 +200,6 @@ struct bwi_restore_work {
 /* restore.c */
 void bwi_restore_fail(struct bwi_restore_call *c, const struct bw_error *e); /* the first one wins */
 void bwi_restore_nomem(struct bwi_restore_call *c, size_t bytes, const char *what);
-bool bwi_restore_is_damage(int status); /* else it may be readable later: an I/O error, a time-out */
 void bwi_restore_lost(struct bwi_restore_call *c, uint32_t group, const struct bw_error *e);
 
 /* Stages. BWI_WAIT also when the call has failed. */
@@ -230,6 +229,9 @@ enum bwi_ready bwi_restore_group_find(struct bwi_restore_call *c, struct bwi_res
 void bwi_restore_group_nowhere(struct bwi_restore_call *c,
                                const struct bwi_restore_group *g); /* fails the call accordingly */
 void bwi_restore_source_forget(struct bwi_restore_source *s);
+/* Of a group of this checkpoint, to be started; it is held against what is known of the checkpoint. */
+struct bwi_meta_read bwi_restore_meta_read(const struct bwi_restore *r, enum bwi_tier tier, uint32_t group,
+                                           struct bwi_group_meta *meta);
 /* Before a call: what failed is asked again, except for what the local tier simply does not have. */
 void bwi_restore_groups_renew(struct bwi_restore *r);
 uint64_t bwi_restore_groups_progress(const struct bwi_restore *r);

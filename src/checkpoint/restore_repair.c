@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Putting damaged local copies right, after the call has been served from the remote tier. Only right bytes are
  * ever written: a pack goes through bwi_pack_copy, which verifies it on the way; metadata is what the remote
- * tier's summary names. A repair that fails leaves the damage where it was, and is tried again by the next call
- * that meets it. */
+ * tier's summary names. A copy whose summary is gone was evicted, and is not put back. A repair that fails leaves the
+ * damage where it was, and is tried again by the next call that meets it. */
 #include "base/error.h"
 #include "base/vec.h"
 #include "checkpoint/restore_private.h"
@@ -10,8 +10,10 @@
 
 enum fix_state {
     FIX_NEXT,
+    FIX_THERE, /* is the local copy still there? */
     FIX_META,  /* the remote tier's metadata of the group */
     FIX_PACK,  /* one pack is copied over the damaged one */
+    FIX_PACK_COPIED,
     FIX_PACKS, /* all packs of the group that are not there are copied */
     FIX_COPIED,
     FIX_OBJECT, /* the next metadata object */
@@ -83,9 +85,31 @@ static enum bwi_step fix_done(struct bwi_restore_repair *p) {
     return go(p, FIX_NEXT);
 }
 
+/* What was found out about the local copy before is not true any more. */
+static void forget(struct bwi_restore *r, uint32_t group) {
+    for (size_t i = 0; i < BWI_RESTORE_GROUPS; i++) {
+        struct bwi_restore_group *g = r->groups[i];
+        if (g != NULL && g->group == group) bwi_restore_source_forget(&g->tier[BWI_TIER_LOCAL]);
+    }
+}
+
 static enum bwi_step fix_next(struct bwi_restore_call *c, struct bwi_restore_repair *p) {
     const struct bwi_restore_fix *f = &c->w->fixes[p->at];
+    const struct bwi_key key = bwi_key_summary(c->r->ctx->run, &c->r->target.id, f->group);
+    bwi_call_prepare(&p->call, BWI_STORE_HEAD, key.s);
+    bwi_call_submit(&p->call, &c->task, local(c));
+    p->state = FIX_THERE;
+    return BWI_STEP_WAIT;
+}
+
+/* Packs may be of another checkpoint, of which nothing is known but what its own summary says. */
+static enum bwi_step fix_there(struct bwi_restore_call *c, struct bwi_restore_repair *p) {
+    const struct bwi_restore_fix *f = &c->w->fixes[p->at];
     struct bwi_key_parts parts;
+    if (p->call.busy) return BWI_STEP_WAIT;
+    p->done++;
+    if (p->call.op.error.status == BW_E_NOTFOUND) forget(c->r, f->group);
+    if (p->call.op.error.status != 0) return fix_done(p);
     p->id = c->r->target.id;
     p->group = f->group;
     if (!f->metadata) {
@@ -93,22 +117,14 @@ static enum bwi_step fix_next(struct bwi_restore_call *c, struct bwi_restore_rep
         p->id = parts.id;
         p->group = parts.group;
     }
-    p->read = (struct bwi_meta_read){
-        .ctx = c->r->ctx, .tier = BWI_TIER_REMOTE, .id = p->id, .group = p->group, .meta = &p->meta};
+    const bool own = bwi_id_eq(&p->id, &c->r->target.id);
+    p->read = own ? bwi_restore_meta_read(c->r, BWI_TIER_REMOTE, p->group, &p->meta)
+                  : (struct bwi_meta_read){
+                        .ctx = c->r->ctx, .tier = BWI_TIER_REMOTE, .id = p->id, .group = p->group, .meta = &p->meta};
     p->reading = true;
     p->state = FIX_META;
     bwi_meta_read_start(&p->read, c->task.loop, &c->task);
     return BWI_STEP_WAIT;
-}
-
-static bool find_pack(const struct bwi_placement *p, const char *key, uint32_t *ret) {
-    for (uint32_t i = 0; i < p->pack_count; i++) {
-        if (bwi_span_eq(p->packs[i].key, bwi_span_str(key))) {
-            *ret = i;
-            return true;
-        }
-    }
-    return false;
 }
 
 static enum bwi_step start_copy(struct bwi_restore_call *c, struct bwi_restore_repair *p, enum fix_state then) {
@@ -133,7 +149,7 @@ static enum bwi_step fix_meta(struct bwi_restore_call *c, struct bwi_restore_rep
     c->r->stats.metadata_objects += p->read.objects;
     if (p->read.task.error.status != 0) return fix_done(p);
     p->over = true;
-    if (!f->metadata && find_pack(&p->meta.placement, f->pack.s, &p->pack)) return start_copy(c, p, FIX_PACK);
+    if (!f->metadata && bwi_pack_find(&p->meta.placement, f->pack.s, &p->pack)) return go(p, FIX_PACK);
     /* The remote tier keeps the bytes in other packs: the local copy becomes what the remote one is. */
     if (!f->metadata && !bwi_id_eq(&p->id, &c->r->target.id)) return fix_done(p);
     p->pack = 0;
@@ -141,7 +157,7 @@ static enum bwi_step fix_meta(struct bwi_restore_call *c, struct bwi_restore_rep
     return go(p, FIX_PACKS);
 }
 
-static enum bwi_step fix_pack(struct bwi_restore_call *c, struct bwi_restore_repair *p) {
+static enum bwi_step fix_pack_copied(struct bwi_restore_call *c, struct bwi_restore_repair *p) {
     if (p->copy.task.running) return BWI_STEP_WAIT;
     p->copying = false;
     if (p->copy.task.error.status == 0) c->r->stats.repaired_objects++;
@@ -151,17 +167,10 @@ static enum bwi_step fix_pack(struct bwi_restore_call *c, struct bwi_restore_rep
 /* ---- a group as a whole ---- */
 
 /* Packs of other checkpoints are left alone: their own placements know what is in them. */
-static bool is_own(const struct bwi_restore_repair *p, uint32_t pack) {
-    const struct bwi_span key = p->meta.placement.packs[pack].key;
-    struct bwi_key_parts parts;
-    struct bwi_key k = {{0}};
-    memcpy(k.s, key.ptr, key.len); /* a checked key: it fits */
-    return bwi_key_parse(k.s, &parts) && bwi_id_eq(&parts.id, &p->id) && parts.group == p->group;
-}
-
 static enum bwi_step fix_packs(struct bwi_restore_call *c, struct bwi_restore_repair *p) {
-    while (p->pack < p->meta.placement.pack_count && !is_own(p, p->pack)) p->pack++;
-    if (p->pack < p->meta.placement.pack_count) return start_copy(c, p, FIX_COPIED);
+    const struct bwi_placement *m = &p->meta.placement;
+    while (p->pack < m->pack_count && !bwi_pack_is_own(m, p->pack, &p->id, p->group)) p->pack++;
+    if (p->pack < m->pack_count) return start_copy(c, p, FIX_COPIED);
     p->object = 0;
     bwi_buf_reset(&p->summary);
     if (bwi_summary_encode(&p->meta.summary, &p->summary, NULL) < 0) return fix_done(p);
@@ -205,14 +214,6 @@ static struct bwi_span bytes_of(const struct bwi_restore_repair *p) {
     }
 }
 
-/* What was found out about the local copy before is not true any more. */
-static void forget(struct bwi_restore *r, uint32_t group) {
-    for (size_t i = 0; i < BWI_RESTORE_GROUPS; i++) {
-        struct bwi_restore_group *g = r->groups[i];
-        if (g != NULL && g->group == group) bwi_restore_source_forget(&g->tier[BWI_TIER_LOCAL]);
-    }
-}
-
 static enum bwi_step fix_object(struct bwi_restore_call *c, struct bwi_restore_repair *p) {
     if (p->object == OBJECTS) {
         forget(c->r, p->group);
@@ -232,7 +233,7 @@ static enum bwi_step fix_looked(struct bwi_restore_call *c, struct bwi_restore_r
         p->object++;
         return go(p, FIX_OBJECT);
     }
-    if (op->error.status != 0 && !bwi_restore_is_damage(op->error.status)) return fix_done(p);
+    if (op->error.status != 0 && !bwi_is_damage(op->error.status)) return fix_done(p);
     const struct bwi_key key = key_of(c, p);
     bwi_call_prepare(&p->call, BWI_STORE_REPLACE, key.s);
     p->call.op.data = bytes_of(p);
@@ -271,8 +272,10 @@ static void watch(struct bwi_restore_call *c, struct bwi_restore_repair *p) {
 static enum bwi_step fix_step(struct bwi_restore_call *c, struct bwi_restore_repair *p) {
     switch (p->state) {
     case FIX_NEXT: return fix_next(c, p);
+    case FIX_THERE: return fix_there(c, p);
     case FIX_META: return fix_meta(c, p);
-    case FIX_PACK: return fix_pack(c, p);
+    case FIX_PACK: return start_copy(c, p, FIX_PACK_COPIED);
+    case FIX_PACK_COPIED: return fix_pack_copied(c, p);
     case FIX_PACKS: return fix_packs(c, p);
     case FIX_COPIED: return fix_copied(c, p);
     case FIX_OBJECT: return fix_object(c, p);

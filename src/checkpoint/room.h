@@ -2,10 +2,11 @@
 /* Making room on the local tier for a group's next save. doc/flows/prune.md.
  *
  * In this order, and only as much as is needed: dead data of this group to which nothing kept locally refers (always
- * taken); then committed checkpoints that are not the newest and to which nothing local refers, oldest first. What may
- * still be committed stays, with all that it refers to. An eviction removes the summary first, so a crash in the middle
- * leaves what looks incomplete and is taken by the next one. Only this group's data is touched. Temporaries and packs
- * of saves that died without a summary count as dead once the history says so. */
+ * taken); then committed checkpoints that are not the newest and to which nothing local refers, oldest first. If the
+ * disk is full all the same, other groups' dead data goes, and then, after this group's own, their committed copies
+ * that are not of the newest checkpoint. What may still be committed stays, with all that it refers to. An eviction
+ * removes the summary first, so a crash in the middle leaves what looks incomplete and is taken by the next one.
+ * Temporaries and packs of saves that died without a summary count as dead once the history says so. */
 #ifndef BWI_CHECKPOINT_ROOM_H
 #define BWI_CHECKPOINT_ROOM_H
 
@@ -13,7 +14,7 @@
 #include "checkpoint/policy_history.h"
 #include "format/summary.h"
 
-/* What lies of one group on the local tier, for the policy. */
+/* What lies of one checkpoint and group on the local tier, for the policy. */
 struct bwi_local_copy {
     struct bwi_id id;
     bool complete;  /* a sound summary of the run's lineage exists */
@@ -21,12 +22,15 @@ struct bwi_local_copy {
     uint64_t bytes; /* of its packs; of incomplete ones 0 */
     enum bwi_fate fate;
     bool newest; /* it is the newest live checkpoint */
+    bool other;  /* of another group: the quota does not count it, and it goes after this group's */
+    bool stays;  /* somebody works on it, or it cannot be deleted */
     uint32_t ref_count;
     struct bwi_id refs[BWI_REFS_MAX];
     bool evict; /* out of the policy */
 };
 /* Pure: marks what must go so that `need` more bytes fit into `quota` (0: no quota) and into `free_bytes`. Returns true
- * if they fit then. `busy`: ids of saves in flight, never touched. */
+ * if they fit then. `busy`: ids of saves in flight, never touched. Among equals this group's goes first, the oldest of
+ * it. */
 bool bwi_policy_evict(struct bwi_local_copy *copies, size_t count, const struct bwi_id *busy, size_t busy_count,
                       uint64_t need, uint64_t quota, uint64_t free_bytes);
 
@@ -40,7 +44,8 @@ struct bwi_room {
     const struct bwi_id *busy;    /* borrowed */
     size_t busy_count;
     uint64_t need_bytes, quota_bytes;
-    uint64_t beside_bytes; /* what the file system takes beside them: metadata, directories, what blocks leave empty */
+    uint64_t beside_bytes; /* what the file system takes beside them: metadata, directories, what blocks leave empty.
+                              The disk must have room for it; the quota does not count it */
     /* out */
     bool fits; /* false: it does not, even after evicting all that may go (the task itself has not failed) */
     uint64_t evicted_bytes;
@@ -57,9 +62,15 @@ struct bwi_holds {
     struct bwi_task task;
     struct bwi_context *ctx;
     struct bwi_store *store; /* NULL: the local tier */
+    bool pass_over;          /* what cannot be read is passed over and named in `unread`, and fails nothing */
     /* out: owned by the caller (bwi_holds_fini) */
     struct bwi_summary *list; /* ascending by (id, group) */
     size_t count, cap;
+    struct bwi_unread {
+        struct bwi_id id;
+        struct bw_error why;
+    } * unread;
+    size_t unread_count, unread_cap;
     /* inside */
     int state;
     struct bwi_holds_work *w;

@@ -25,7 +25,9 @@ int bwi_session_new(struct bwi_context *ctx, const struct bwi_session_config *cf
     s->committer = bwi_committer_new();
     s->keeper = bwi_keeper_new();
     s->salvage = bwi_salvage_new();
-    if (!s->open || !s->follow || !s->committer || !s->keeper || !s->salvage) {
+    s->lookout = bwi_lookout_new();
+    s->teller = bwi_teller_new();
+    if (!s->open || !s->follow || !s->committer || !s->keeper || !s->salvage || !s->lookout || !s->teller) {
         bwi_session_free(s);
         return bwi_error_nomem(err, sizeof *s, "session");
     }
@@ -46,6 +48,8 @@ void bwi_session_free(struct bwi_session *s) {
     bwi_committer_free(s->committer);
     bwi_keeper_free(s->keeper);
     bwi_salvage_free(s->salvage);
+    bwi_lookout_free(s->lookout);
+    bwi_teller_free(s->teller);
     bwi_index_cache_fini(&s->index_cache);
     bwi_head_fini(&s->head);
     bwi_free(s);
@@ -81,6 +85,12 @@ void bwi_session_level(struct bwi_save *v, enum bw_level level) {
     emit(v->session, &e);
 }
 
+void bwi_session_room_changed(struct bwi_session *s) {
+    s->room_changes++;
+    for (struct bwi_save *v = s->saves; v; v = v->next)
+        if (v->task.running && v->state != BWI_SAVE_ENDED) bwi_task_wake(&v->task);
+}
+
 void bwi_session_save_ended(struct bwi_save *v) {
     struct bwi_session *s = v->session;
     v->state = BWI_SAVE_ENDED;
@@ -93,8 +103,7 @@ void bwi_session_save_ended(struct bwi_save *v) {
         .type = BW_EVENT_SAVE_ENDED, .step = v->step, .level = (uint32_t)v->level, .status = v->error.status};
     bwi_format(e.message, sizeof e.message, "%s", v->error.message);
     emit(s, &e);
-    for (struct bwi_save *other = s->saves; other; other = other->next)
-        if (other != v && other->task.running) bwi_task_wake(&other->task);
+    bwi_session_room_changed(s);
     bwi_keeper_wake(s); /* a failed one may have left complete groups too */
     if (v->released && !v->reported) bwi_error_copy(&s->unheard, &v->error);
     if (v->released) bwi_session_release(v);
@@ -175,37 +184,15 @@ static void closed_without(struct bwi_session *s, struct bwi_save *v, const stru
         bwi_save_outcome(v, false, BW_E_ABORTED, "a later step was committed first");
 }
 
-/* A mark of its own, for a try that this rank will never make. */
-struct refusal {
-    struct bwi_mark_put mark;
-    struct bwi_session *s;
-};
-
-static void refused(struct bwi_task *t) {
-    struct refusal *r = bwi_container_of(t, struct refusal, mark.task);
-    if (t->error.status < 0)
-        bwi_session_note(r->s, t->error.status, r->mark.id.step, "a mark could not be put: %.220s", t->error.message);
-    r->s->refusals--;
-    bwi_free(r);
-}
-
 /* Only a mark: whoever begins that try sees it, and writes the abort. An abort entry from here would open the next try,
  * and so on for ever. */
-static void refuse(struct bwi_session *s, uint64_t step, uint32_t tri) {
-    struct refusal *r = bwi_calloc(1, sizeof *r);
-    if (!r) {
-        s->refused_below = 0; /* the next head asks again */
-        return;
-    }
-    r->s = s;
-    r->mark = (struct bwi_mark_put){.ctx = s->ctx,
-                                    .id = {.step = step, .attempt = s->attempt, .nonce = s->nonce, .tri = tri},
-                                    .group = s->group,
-                                    .status = BW_E_SKIPPED};
-    bwi_format(r->mark.reason, sizeof r->mark.reason, "rank %u is past this step", s->cfg.rank);
-    r->mark.task.ended = refused;
-    s->refusals++;
-    bwi_mark_put_start(&r->mark, s->ctx->loop, NULL);
+void bwi_session_refuse(struct bwi_session *s, uint64_t step, uint32_t tri) {
+    const struct bwi_id id = {.step = step, .attempt = s->attempt, .nonce = s->nonce, .tri = tri};
+    const bool past = s->highest_set && step < s->highest_step;
+    char reason[128];
+    bwi_format(reason, sizeof reason, "rank %u %s", s->cfg.rank,
+               past ? "is past this step" : "is closing, and has not saved this step");
+    bwi_session_owe(s, &id, s->group, BW_E_SKIPPED, reason, false);
 }
 
 /* Others may move on to a try of a step that this rank is past: they must not wait for it. Each is refused once: what
@@ -219,15 +206,45 @@ static void refuse_past_tries(struct bwi_session *s, const struct bwi_entry *las
         const struct bwi_try *t = &e->tries[i];
         while (last && k < last->try_count && last->tries[k].step < t->step) k++;
         const bool said = last && k < last->try_count && last->tries[k].step == t->step && last->tries[k].tri == t->tri;
-        bool made = t->step >= s->highest_step || (said && t->step < refused_below);
-        for (uint32_t b = 0; b < s->begun_count; b++)
-            made = made || (s->begun[b].step == t->step && s->begun[b].tri >= t->tri);
-        if (!made) refuse(s, t->step, t->tri);
+        const struct bwi_id id = {.step = t->step, .attempt = s->attempt, .nonce = s->nonce, .tri = t->tri};
+        if (said && t->step < refused_below) continue;
+        if (bwi_session_never_makes(s, &id)) bwi_session_refuse(s, t->step, t->tri);
     }
+}
+
+bool bwi_session_never_makes(const struct bwi_session *s, const struct bwi_id *id) {
+    const uint32_t cap = sizeof s->begun / sizeof *s->begun;
+    if (!s->closing && !(s->highest_set && id->step < s->highest_step)) return false;
+    for (uint32_t b = 0; b < s->begun_count; b++)
+        if (s->begun[b].step == id->step && s->begun[b].tri >= id->tri) return false;
+    for (const struct bwi_save *v = s->saves; v; v = v->next)
+        if (bwi_id_eq(&v->id, id)) return false;
+    /* What was begun before those that are remembered may have been made. */
+    return s->begun_count < cap || id->step > s->begun[cap - 1].step;
+}
+
+void bwi_session_missing(struct bwi_session *s, const struct bwi_commit *look) {
+    for (struct bwi_save *v = s->saves; v; v = v->next) {
+        if (!bwi_id_eq(&v->id, &look->id)) continue;
+        v->missing[0] = '\0';
+        if (look->result == BWI_COMMIT_INCOMPLETE && look->missing > 0)
+            bwi_format(v->missing, sizeof v->missing, "rank%s %s", look->missing > 1 ? "s" : "", look->missing_list);
+    }
+}
+
+bool bwi_session_is_newer(const struct bwi_session *s, const struct bwi_head *head) {
+    if (!head->found || !s->head.found) return head->found;
+    if (head->entry.era != s->head.entry.era) return head->entry.era > s->head.entry.era;
+    return head->entry.n > s->head.entry.n;
 }
 
 void bwi_session_apply_head(struct bwi_session *s, struct bwi_head *head, const struct bwi_gap *gap) {
     struct bw_error e = BW_ERROR_INIT;
+    /* A decision may have brought a newer one while this was read; and what was read below damage says nothing new. */
+    if (!bwi_session_is_newer(s, head)) {
+        bwi_head_fini(head);
+        return;
+    }
     if (s->opened && bwi_policy_attempt_status(&head->entry, s->attempt, s->nonce, s->cfg.job, &e) < 0)
         bwi_session_over(s, &e);
     struct bwi_head last = s->head;
@@ -242,13 +259,14 @@ void bwi_session_apply_head(struct bwi_session *s, struct bwi_head *head, const 
     }
     refuse_past_tries(s, last.found ? &last.entry : NULL);
     bwi_head_fini(&last);
+    bwi_session_room_changed(s); /* what is dead or committed by this entry may go */
+    bwi_teller_wake(s);
     if (s->opened) bwi_committer_wake(s);
 }
 
 void bwi_session_new_head(struct bwi_session *s, struct bwi_head *head) {
     if (!head->found) return;
-    bool newer = !s->head.found || head->entry.era > s->head.entry.era ||
-                 (head->entry.era == s->head.entry.era && head->entry.n > s->head.entry.n);
+    const bool newer = bwi_session_is_newer(s, head);
     if (!newer || bwi_session_needs_gap(s, head)) {
         if (newer && s->opened) bwi_follow_wake(s);
         bwi_head_fini(head);
@@ -270,8 +288,7 @@ uint32_t bwi_session_in_flight(const struct bwi_session *s) {
 
 uint32_t bwi_session_places(const struct bwi_session *s) {
     uint32_t n = 0;
-    for (const struct bwi_save *v = s->saves; v; v = v->next)
-        n += v->state != BWI_SAVE_ENDED && !v->skipped && !v->committed;
+    for (const struct bwi_save *v = s->saves; v; v = v->next) n += v->state != BWI_SAVE_ENDED && !v->committed;
     return n;
 }
 
@@ -290,20 +307,26 @@ void bwi_session_close(struct bwi_session *s) {
         next = v->next;
         if (v->state == BWI_SAVE_BEGUN) bwi_save_fail(v, &dropped);
     }
+    bwi_lookout_wake(s);
+    bwi_teller_wake(s);
     bwi_keeper_stop(s);
 }
 
 void bwi_session_give_up(struct bwi_session *s) {
     struct bw_error late = BW_ERROR_INIT;
     bwi_error_set(&late, BW_E_CANCELLED, "the checkpointer was closed before the save was complete");
-    s->closing = true;
+    s->closing = s->giving_up = true;
     for (struct bwi_save *v = s->saves, *next; v; v = next) {
         next = v->next;
-        if (v->state == BWI_SAVE_ENDED) continue;
+        if (v->state >= BWI_SAVE_STOP) { /* it is ending by itself */
+            bwi_task_wake(&v->task);
+            continue;
+        }
         v->left = v->complete && !v->outcome_set;
         if (v->left) {
-            bwi_error_set(&v->error, BW_E_TIMEOUT, "step %llu is %s; it is left for the next launch",
-                          (unsigned long long)v->step, bw_level_name((int)v->level));
+            bwi_error_set(&v->error, BW_E_TIMEOUT, "step %llu is %s%s%s; it is left for the next launch",
+                          (unsigned long long)v->step, bw_level_name((int)v->level),
+                          v->missing[0] ? ", and not complete for want of " : "", v->missing);
             bwi_task_cancel(&v->task);
         } else {
             bwi_save_fail(v, &late);
@@ -314,16 +337,19 @@ void bwi_session_give_up(struct bwi_session *s) {
     bwi_committer_stop(s);
     bwi_keeper_stop(s);
     bwi_salvage_stop(s);
+    bwi_lookout_stop(s);
+    bwi_teller_stop(s);
 }
 
 bool bwi_session_drained(const struct bwi_session *s) {
     bool from_open = s->head.found && s->head.entry.from.set && s->head.entry.from.open;
     bool waits = from_open && s->cfg.rank == 0 && s->opened && !s->over;
-    return bwi_session_in_flight(s) == 0 && !waits && !bwi_salvage_running(s);
+    return bwi_session_in_flight(s) == 0 && !waits && !bwi_salvage_running(s) && !bwi_lookout_owes(s) &&
+           !bwi_teller_running(s);
 }
 
 bool bwi_session_idle(const struct bwi_session *s) {
     const struct bwi_task *open = (const struct bwi_task *)(const void *)s->open;
-    return !open->running && bwi_session_in_flight(s) == 0 && s->refusals == 0 && !bwi_follow_running(s) &&
-           !bwi_committer_running(s) && !bwi_keeper_running(s) && !bwi_salvage_running(s);
+    return !open->running && bwi_session_in_flight(s) == 0 && !bwi_teller_running(s) && !bwi_follow_running(s) &&
+           !bwi_committer_running(s) && !bwi_keeper_running(s) && !bwi_salvage_running(s) && !bwi_lookout_running(s);
 }

@@ -5,9 +5,11 @@
  *
  *     open      inventory, wait for the others, resolve, register       (session_open.c, resolve.c)
  *     follow    reads the history: what became of my saves, am I still current (session_follow.c)
- *     save      one per save: write, publish, drain, wait for the end     (session_save.c)
+ *     save      one per save: write, publish, drain, wait for the end     (session_save.c, session_give.c)
  *     committer rank 0 only: looks at the pending checkpoints in step order (session_commit.c)
  *     keeper    rank 0 only: retention and sweep after commits            (session_keep.c)
+ *     lookout   what keeps a checkpoint from being committed              (session_lookout.c)
+ *     teller    marks and aborts that could not be put at once           (session_tell.c)
  *     salvage   drains what this node still holds of the open from        (session_open.c)
  *
  * Everything here runs on the loop's thread. */
@@ -58,6 +60,8 @@ enum bwi_save_state {
     BWI_SAVE_CLEAN,   /* its incomplete data is being given back */
     BWI_SAVE_MARK,    /* the others are being told, by a `failed` mark */
     BWI_SAVE_ABORT,   /* ... and by an abort entry */
+    BWI_SAVE_HEAR,    /* somebody else has closed it: the follower learns how */
+    BWI_SAVE_GIVE,    /* it is dead: what lies of it in the authority is given back */
     BWI_SAVE_ENDED,
 };
 
@@ -73,10 +77,12 @@ struct bwi_save {
     bool started, released, cancelled;
     bool outcome_set; /* the history has decided */
     bool committed;
-    bool complete; /* its summary is in the first tier */
-    bool left;     /* given up by close, but complete: left for the next launch */
-    bool skipped;  /* a step that will not come: only the others are being told */
+    bool never_live; /* the history has closed it, and nothing in between had committed it */
+    bool complete;   /* its summary is in the first tier */
+    bool left;       /* given up by close, but complete: left for the next launch */
+    bool far_maybe;  /* a drain has sent its summary to the authority */
     bool told_pending, cleaned;
+    char missing[128]; /* PENDING: whose word it was still waiting for at the last look: "rank 3"; "": not known */
     struct bwi_id busy[BWI_SAVES_MAX];
     uint32_t tiers;        /* bit per enum bwi_tier that holds it complete */
     struct bw_error error; /* why it failed */
@@ -90,7 +96,7 @@ struct bwi_save {
     struct bw_save_stats stats;
     uint32_t drain_failures;
     struct bwi_room room;
-    bool room_may_come; /* when room was looked for last, something in flight could free some */
+    uint64_t room_seen; /* the session's room_changes when room was looked for last */
     struct bwi_pack_write write;
     struct bwi_publish publish;
     struct bwi_drain drain;
@@ -99,6 +105,9 @@ struct bwi_save {
     struct bwi_decide decide;
     struct bwi_backoff backoff;
     uint32_t mark_failures;
+    struct bwi_head_read give_read;
+    struct bwi_head give_head;
+    int give_state;
 };
 
 /* --- the session --------------------------------------------------------------------------------------------- */
@@ -128,17 +137,17 @@ struct bwi_session {
     struct bwi_head head;
     bool over; /* this attempt can commit no more: over_error says why */
     struct bw_error over_error;
-    bool closing;
+    bool closing, giving_up;
     /* saves */
     struct bwi_save *saves;
     uint64_t highest_step; /* begun */
     bool highest_set;
+    uint64_t room_changes; /* events after which there may be more room: a save ended, the history moved on */
     struct bwi_begun {
         uint64_t step;
         uint32_t tri;
     } begun[16]; /* the last ones, newest first: which tries this rank has made */
     uint32_t begun_count;
-    uint32_t refusals;      /* marks for tries of past steps that are being put */
     uint64_t refused_below; /* the head's tries of steps below this have been refused */
     struct bwi_sha layout_known[BWI_TIERS];
     bool layout_known_set[BWI_TIERS];
@@ -149,6 +158,8 @@ struct bwi_session {
     struct bwi_committer *committer;
     struct bwi_keeper *keeper;
     struct bwi_salvage *salvage;
+    struct bwi_lookout *lookout;
+    struct bwi_teller *teller;
     struct bwi_index_cache index_cache;
     struct bw_error unheard; /* the first failure of a save whose handle was gone by then */
     /* told to the owner: levels, ends, notes. May be called from any step; must not call back into the session */
@@ -170,10 +181,11 @@ struct bwi_task *bwi_session_open(struct bwi_session *s, struct bwi_task *parent
 int bwi_session_may_begin(struct bwi_session *s, uint64_t step, struct bw_error *err);
 int bwi_session_begin(struct bwi_session *s, uint64_t step, struct bwi_save **ret, struct bw_error *err);
 int bwi_session_start(struct bwi_save *v, struct bw_error *err); /* plans and starts the task */
-void bwi_session_cancel(struct bwi_save *v);  /* it ends with BW_E_CANCELLED unless it is committed first */
+void bwi_session_cancel(struct bwi_save *v);  /* it ends with BW_E_CANCELLED unless it is committed first, or nobody can
+                                                 tell: BW_E_UNKNOWN */
 void bwi_session_release(struct bwi_save *v); /* frees it when it has ended */
 uint32_t bwi_session_in_flight(const struct bwi_session *s); /* begun and not ended */
-uint32_t bwi_session_places(const struct bwi_session *s);    /* of those, neither skipped nor committed */
+uint32_t bwi_session_places(const struct bwi_session *s);    /* of those, not committed */
 /* A step that this rank will not save: the others learn of it. */
 void bwi_session_skip(struct bwi_session *s, uint64_t step);
 
@@ -207,7 +219,10 @@ void bwi_session_level(struct bwi_save *v, enum bw_level level); /* announces; n
 /* Offers a head that a decision has brought; takes it (and zeroes *head) if that leaves no question about a save open,
  * else the follower looks for itself. */
 void bwi_session_new_head(struct bwi_session *s, struct bwi_head *head);
-/* The follower's: takes *head, with all that was said since the last one, and decides what became of the saves. */
+/* Newer than what the session knows. */
+bool bwi_session_is_newer(const struct bwi_session *s, const struct bwi_head *head);
+/* The follower's: drops a head that is not newer; else takes *head, with all that was said since the last one, and
+ * decides what became of the saves. */
 void bwi_session_apply_head(struct bwi_session *s, struct bwi_head *head, const struct bwi_gap *gap);
 /* Would this head, without the entries in between, leave open what became of a save? */
 bool bwi_session_needs_gap(const struct bwi_session *s, const struct bwi_head *head);
@@ -222,6 +237,15 @@ void bwi_committer_wake(struct bwi_session *s);
 void bwi_keeper_start(struct bwi_session *s);
 void bwi_keeper_stop(struct bwi_session *s);
 void bwi_keeper_wake(struct bwi_session *s);
+/* Of a step that this rank will never save: puts a mark for this try. */
+void bwi_session_refuse(struct bwi_session *s, uint64_t step, uint32_t tri);
+/* This rank has not made this try, and never will: it is past the step, or is closing. */
+bool bwi_session_never_makes(const struct bwi_session *s, const struct bwi_id *id);
+/* Keeps with its save what a look has found missing. */
+void bwi_session_missing(struct bwi_session *s, const struct bwi_commit *look);
+void bwi_lookout_start(struct bwi_session *s);
+void bwi_lookout_stop(struct bwi_session *s);
+void bwi_lookout_wake(struct bwi_session *s);
 void bwi_salvage_start(struct bwi_session *s);
 void bwi_salvage_stop(struct bwi_session *s);
 size_t bwi_session_busy(const struct bwi_session *s, struct bwi_id *ret,

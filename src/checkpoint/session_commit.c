@@ -17,6 +17,8 @@ enum committer_state { COMMITTER_SLEEP, COMMITTER_PICK, COMMITTER_LOOK };
 struct target {
     struct bwi_id id;
     uint32_t groups, world;
+    bool incomplete; /* at the last look of this round, for all that it could tell */
+    bool complete;   /* all of its groups were there at some look of this round */
 };
 
 struct bwi_committer {
@@ -36,7 +38,7 @@ static void add_target(struct bwi_committer *c, const struct bwi_id *id, uint32_
     if (c->count == BWI_SAVES_MAX) return;
     size_t at = c->count++;
     for (; at > 0 && bwi_id_cmp(&c->targets[at - 1].id, id) > 0; at--) c->targets[at] = c->targets[at - 1];
-    c->targets[at] = (struct target){*id, groups, world};
+    c->targets[at] = (struct target){.id = *id, .groups = groups, .world = world};
 }
 
 /* What may be ripe: what this launch went on from, if that is not committed yet, and what this rank has brought into
@@ -56,6 +58,7 @@ static enum bwi_step sleep_on(struct bwi_committer *c) {
     uint64_t now = bwi_loop_now_ns(c->task.loop);
     c->wake_ns = c->count ? bwi_backoff_next(&c->backoff, c->s->ctx, now) : BWI_NEVER;
     c->state = COMMITTER_SLEEP;
+    if (c->asked) return BWI_STEP_AGAIN; /* while it was looking */
     bwi_task_wake_at(&c->task, c->wake_ns);
     return BWI_STEP_WAIT;
 }
@@ -73,6 +76,14 @@ static enum bwi_step wake_up(struct bwi_committer *c) {
     return BWI_STEP_AGAIN;
 }
 
+/* A commit ends all lower steps. Groups are drained in step order, so a lower step that is not complete when a later
+ * one has been seen complete lacks a group for good, or for long: it must be looked at after that, not before. */
+static bool may_overtake(const struct bwi_committer *c, const struct target *t) {
+    for (const struct target *lower = c->targets; lower < t; lower++)
+        if (lower->incomplete) return true;
+    return false;
+}
+
 static enum bwi_step pick(struct bwi_committer *c) {
     if (c->at >= c->count || c->task.cancel) return sleep_on(c);
     const struct target *t = &c->targets[c->at++];
@@ -82,6 +93,7 @@ static enum bwi_step pick(struct bwi_committer *c) {
                                     .world = t->world,
                                     .lineage_of = &c->s->head.entry,
                                     .cache = &c->s->index_cache,
+                                    .look_only = !t->complete && may_overtake(c, t),
                                     .deadline_ns = bwi_loop_now_ns(c->task.loop) + COMMIT_PATIENCE_NS};
     c->started = true;
     c->state = COMMITTER_LOOK;
@@ -102,8 +114,15 @@ static enum bwi_step looked(struct bwi_committer *c) {
         if (c->task.cancel && !m->task.cancel) bwi_task_cancel(&m->task);
         return BWI_STEP_WAIT;
     }
+    struct target *t = &c->targets[c->at - 1];
     int status = m->task.error.status;
+    t->incomplete = status < 0 || m->result == BWI_COMMIT_INCOMPLETE;
+    if (status == 0 && t->incomplete && m->look_only && m->missing == 0) {
+        t->complete = true;
+        c->at = 0;
+    }
     bool decided = status == 0 && m->result != BWI_COMMIT_INCOMPLETE;
+    if (status == 0) bwi_session_missing(c->s, m);
     if (status < 0 && status != BW_E_CANCELLED)
         bwi_session_note(c->s, status, m->id.step, "commit is tried again: %.220s", m->task.error.message);
     struct bwi_head head = m->head;

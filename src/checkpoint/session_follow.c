@@ -3,7 +3,7 @@
  *
  * Nobody is believed before his entry is durable: before anything is reported because of somebody else's entry,
  * history/ is synced. Where entries between two looks might tell of a save that has left the lists again, they are read
- * too. */
+ * too, from the newest one down: each names the one before it by its hash. */
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/vec.h"
@@ -24,7 +24,8 @@ struct bwi_follow {
     struct bwi_head head;
     struct bwi_call call;
     struct bwi_gap gap;
-    uint64_t gap_n;
+    uint64_t gap_n, gap_from; /* read last, and the oldest to read */
+    struct bwi_sha gap_sha;   /* of the entry before gap_n */
     bool asked;
     uint64_t wake_ns;
     struct bwi_backoff backoff;
@@ -46,6 +47,7 @@ static enum bwi_step sleep_on(struct bwi_follow *f) {
     uint64_t idle = bwi_max_u64(FOLLOW_IDLE_NS, s->groups * FOLLOW_IDLE_GROUP_NS);
     f->wake_ns = eager ? bwi_backoff_next(&f->backoff, s->ctx, now) : now + idle;
     f->state = FOLLOW_SLEEP;
+    if (f->asked) return BWI_STEP_AGAIN; /* while it was looking */
     bwi_task_wake_at(&f->task, f->wake_ns);
     return BWI_STEP_WAIT;
 }
@@ -66,7 +68,10 @@ static enum bwi_step start_read(struct bwi_follow *f) {
 static enum bwi_step was_read(struct bwi_follow *f) {
     if (f->read.task.running) return BWI_STEP_WAIT;
     /* A history that cannot be read now says nothing; waits end at their deadlines. */
-    if (f->read.task.error.status < 0 || f->read.unchanged || !f->head.found) return sleep_on(f);
+    if (f->read.task.error.status < 0 || f->read.unchanged || !bwi_session_is_newer(f->s, &f->head)) {
+        bwi_head_fini(&f->head);
+        return sleep_on(f);
+    }
     struct bwi_key key = bwi_key_history(f->s->ctx->run);
     f->state = FOLLOW_SYNC;
     bwi_call_prepare(&f->call, BWI_STORE_SYNC, key.s);
@@ -74,13 +79,25 @@ static enum bwi_step was_read(struct bwi_follow *f) {
     return BWI_STEP_WAIT;
 }
 
+/* Entries that the log has left behind were trimmed, and their names are free for strays. */
+static void begin_gap(struct bwi_follow *f) {
+    const struct bwi_entry *e = &f->head.entry;
+    const uint64_t oldest = e->n > BWI_HISTORY_KEPT ? e->n - BWI_HISTORY_KEPT + 1 : 1;
+    bwi_gap_fini(&f->gap);
+    f->gap.hole = !bwi_gap_add(&f->gap, e);
+    f->gap_n = f->gap_from = e->n;
+    f->gap_sha = e->prev;
+    if (!bwi_session_needs_gap(f->s, &f->head)) return;
+    f->gap_from = bwi_max_u64(f->s->head.entry.n + 1, oldest);
+    if (f->s->head.entry.n + 1 < oldest) f->gap.hole = true;
+}
+
 static enum bwi_step synced(struct bwi_follow *f) {
     if (f->call.op.error.status < 0) {
         bwi_head_fini(&f->head);
         return sleep_on(f);
     }
-    bwi_gap_fini(&f->gap);
-    f->gap_n = bwi_session_needs_gap(f->s, &f->head) ? f->s->head.entry.n + 1 : f->head.entry.n;
+    begin_gap(f);
     f->state = FOLLOW_GAP;
     return BWI_STEP_AGAIN;
 }
@@ -88,7 +105,8 @@ static enum bwi_step synced(struct bwi_follow *f) {
 /* A damaged or trimmed entry leaves a hole: what it said is unknown. Eras change only by repair and promotion, whose
  * entries follow on each other too. */
 static enum bwi_step read_gap(struct bwi_follow *f) {
-    if (f->gap_n < f->head.entry.n) {
+    if (f->gap_n > f->gap_from) {
+        f->gap_n--;
         uint32_t era = f->head.entry.era;
         for (size_t i = f->head.entry.lineage_count; i-- > 0;) {
             if (f->head.entry.lineage[i].n > f->gap_n) continue;
@@ -100,18 +118,22 @@ static enum bwi_step read_gap(struct bwi_follow *f) {
         bwi_call_get(&f->call, &f->task, f->s->ctx->tier[BWI_TIER_REMOTE], key.s, BWI_ENTRY_BYTES_MAX);
         return BWI_STEP_WAIT;
     }
-    if (!bwi_gap_add(&f->gap, &f->head.entry)) f->gap.hole = true;
     bwi_session_apply_head(f->s, &f->head, &f->gap);
     bwi_gap_fini(&f->gap);
     return sleep_on(f);
 }
 
+/* One that is not the entry which the one above it names is no part of the log. Behind a hole the last known name is
+ * looked for further down: a repair goes on from the newest sound entry. */
 static enum bwi_step gap_entry(struct bwi_follow *f) {
+    const struct bwi_span bytes = bwi_buf_span(&f->call.op.body);
     struct bwi_entry e = {0};
-    bool sound = f->call.op.error.status == 0 && bwi_entry_decode(bwi_buf_span(&f->call.op.body), &e, NULL) == 0;
+    bool sound = f->call.op.error.status == 0;
+    const struct bwi_sha sha = bwi_sha_of(sound ? bytes : bwi_span("", 0));
+    sound = sound && bwi_sha_eq(&sha, &f->gap_sha) && bwi_entry_decode(bytes, &e, NULL) == 0;
+    if (sound) f->gap_sha = e.prev;
     if (!sound || !bwi_gap_add(&f->gap, &e)) f->gap.hole = true;
     bwi_entry_fini(&e);
-    f->gap_n++;
     f->state = FOLLOW_GAP;
     return BWI_STEP_AGAIN;
 }

@@ -59,7 +59,7 @@ static enum bwi_step retired(struct bwi_keeper *k) {
     if (status < 0 && status != BW_E_CANCELLED)
         bwi_session_note(k->s, status, 0, "retention: %.220s", k->decide.task.error.message);
     if (k->decide.created) bwi_session_note(k->s, 0, 0, "retired %zu checkpoints", k->count);
-    bwi_session_new_head(k->s, &k->decide.head);
+    if (status == 0) bwi_session_new_head(k->s, &k->decide.head); /* else it need not be durable */
     bwi_decide_fini(&k->decide);
     k->state = KEEPER_SWEEP;
     return BWI_STEP_AGAIN;

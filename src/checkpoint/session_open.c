@@ -7,6 +7,8 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/vec.h"
+#include "checkpoint/marked.h"
+#include "checkpoint/names.h"
 #include "checkpoint/resolve.h"
 #include "checkpoint/session_private.h"
 #include "checkpoint/store_id.h"
@@ -18,8 +20,8 @@ enum open_state {
     OPEN_HOLDS, /* what this node's local tier holds */
     OPEN_LOOK,  /* the first read of the history: who is current before this launch */
     OPEN_LOOKED,
-    OPEN_MARKED,  /* damaged marks of the newest checkpoint were listed */
-    OPEN_CHECKED, /* what is marked and held here was verified here */
+    OPEN_MARKED,  /* damaged marks of what is likely to be gone on from were listed */
+    OPEN_CHECKED, /* what is marked and held here was looked at, and mended */
     OPEN_PUT,
     OPEN_INVENTORY, /* created */
     OPEN_GATHER,    /* rank 0: list the launch until every group is there */
@@ -31,6 +33,9 @@ enum open_state {
     OPEN_REGISTERED,
     OPEN_JOIN, /* others: wait for rank 0's entry */
     OPEN_JOINED,
+    OPEN_SYNCED,  /* others: that entry is durable */
+    OPEN_ASKED,   /* others: whether rank 0 has refused */
+    OPEN_REFUSED, /* rank 0 failed, and has told them */
 };
 
 struct bwi_open {
@@ -57,15 +62,35 @@ struct bwi_open {
     struct bwi_sha resolved_on;
     bool seen_set;
     uint32_t seen_number, seen_nonce;
-    struct bwi_id newest; /* live at the first look */
-    struct bwi_sha newest_manifest;
-    struct bwi_verify verify;
-    struct bwi_findings findings;
-    uint32_t *marked;
-    bool again; /* the head moved between resolve and register */
+    struct bwi_id likely; /* the committed one that resolve tries first, as it was at the first look */
+    struct bwi_sha likely_manifest;
+    struct bwi_marked look;
+    struct bwi_marked_group *marked;
+    bool again;  /* the head moved between resolve and register */
+    bool member; /* the inventory under this rank's name is this process's */
+    bool told;   /* rank 0: a refusal was sent */
 };
 
+/* Only who is rank 0 of this launch may speak for it: a second start under the same launch id finds out by its
+ * inventory that it is none. A member that has failed cannot come back either, so what it says is final. */
+static bool refuse(struct bwi_open *o) {
+    const struct bw_error *e = &o->task.error;
+    if (e->status >= 0 || o->s->cfg.rank != 0 || !o->member || o->told) return false;
+    struct bwi_refusal r = {.writer = o->s->ctx->writer, .status = e->status};
+    bwi_format(r.launch, sizeof r.launch, "%s", o->s->cfg.launch);
+    bwi_format(r.reason, sizeof r.reason, "%s", e->message);
+    o->told = true;
+    bwi_buf_reset(&o->bytes);
+    if (bwi_refusal_encode(&r, &o->bytes, NULL) < 0) return false;
+    struct bwi_key key = bwi_key_refusal(o->s->ctx->run, o->s->cfg.launch);
+    o->state = OPEN_REFUSED;
+    bwi_call_create(&o->call, &o->task, o->s->ctx->tier[BWI_TIER_REMOTE], key.s, bwi_buf_span(&o->bytes));
+    return true;
+}
+
+/* The others are told of rank 0's failure first, as well as that can be done: they wait for it until their deadline. */
 static enum bwi_step end(struct bwi_open *o) {
+    if (refuse(o)) return BWI_STEP_WAIT;
     bwi_error_stage(&o->task.error, BW_STAGE_OPEN);
     if (o->task.error.status < 0)
         bwi_error_wrap(&o->task.error, "open run \"%s\", rank %u", o->s->ctx->run, o->s->cfg.rank);
@@ -100,7 +125,7 @@ static enum bwi_step start_holds(struct bwi_open *o) {
     if (o->ids.task.error.status < 0) return fail(o, &o->ids.task.error);
     o->state = OPEN_LOOK;
     if (!o->s->ctx->tier[BWI_TIER_LOCAL]) return BWI_STEP_AGAIN;
-    o->holds = (struct bwi_holds){.ctx = o->s->ctx};
+    o->holds = (struct bwi_holds){.ctx = o->s->ctx, .pass_over = true};
     bwi_holds_start(&o->holds, o->task.loop, &o->task);
     return BWI_STEP_WAIT;
 }
@@ -135,6 +160,10 @@ static void fill_register(struct bwi_open *o) {
 static int fill_inventory(struct bwi_open *o, struct bw_error *err) {
     struct bwi_session *s = o->s;
     struct bwi_inventory v = {.group = s->group, .groups = s->groups, .world = s->cfg.world, .rank_count = 1};
+    v.seen_told = true;
+    v.seen_set = o->seen_set;
+    v.seen_number = o->seen_number;
+    v.seen_nonce = o->seen_nonce;
     bwi_format(v.launch, sizeof v.launch, "%s", s->cfg.launch);
     bwi_format(v.job, sizeof v.job, "%s", s->cfg.job);
     bwi_format(v.host, sizeof v.host, "%s", s->ctx->host);
@@ -151,6 +180,28 @@ static int fill_inventory(struct bwi_open *o, struct bw_error *err) {
     int rc = bwi_inventory_encode(&v, &o->bytes, err);
     bwi_inventory_fini(&v);
     return rc;
+}
+
+/* What cannot be read of an old checkpoint is no copy. What may still be committed is not given up for an error that
+ * may pass. */
+static int tell_unread(struct bwi_open *o, const struct bwi_entry *head, struct bw_error *err) {
+    for (size_t i = 0; i < o->holds.unread_count; i++) {
+        const struct bwi_unread *u = &o->holds.unread[i];
+        const unsigned long long step = u->id.step;
+        if (head && bwi_policy_fate(head, &u->id) == BWI_FATE_COMMITTABLE) {
+            bwi_error_copy(err, &u->why);
+            return bwi_error_wrap(err, "what this node holds of step %llu, which may still be committed", step);
+        }
+        bwi_session_note(o->s, u->why.status, u->id.step, "what this node holds of step %llu is not counted: %.220s",
+                         step, u->why.message);
+    }
+    return 0;
+}
+
+/* The committed checkpoint that resolve looks at first, if it comes to that; NULL: none. */
+static const struct bwi_kept *likely(const struct bwi_open *o, const struct bwi_entry *head) {
+    if (bwi_policy_mode(head, &o->reg) != BWI_REGISTER_ROLLBACK) return bwi_policy_newest(head);
+    return bwi_policy_find_step(head, o->s->cfg.resume_step);
 }
 
 static enum bwi_step looked(struct bwi_open *o) {
@@ -170,27 +221,27 @@ static enum bwi_step looked(struct bwi_open *o) {
     o->seen_nonce = o->seen_set ? head->attempt.nonce : 0;
     fill_register(o);
     if (bwi_policy_may_register(head, &o->reg, &e) < 0) return fail(o, &e);
-    const struct bwi_kept *newest = bwi_policy_newest(head);
+    if (tell_unread(o, head, &e) < 0) return fail(o, &e);
+    const struct bwi_kept *k = likely(o, head);
     o->state = OPEN_PUT;
-    if (!newest || o->holds.count == 0) return BWI_STEP_AGAIN;
-    o->newest = newest->id;
-    o->newest_manifest = newest->manifest;
-    struct bwi_key damaged = bwi_key_damaged_dir(o->s->ctx->run, &o->newest);
+    if (!k || o->holds.count == 0) return BWI_STEP_AGAIN;
+    o->likely = k->id;
+    o->likely_manifest = k->manifest;
+    struct bwi_key damaged = bwi_key_damaged_dir(o->s->ctx->run, &o->likely);
     o->state = OPEN_MARKED;
     bwi_call_list(&o->call, &o->task, authority(o), damaged.s, NULL);
     return BWI_STEP_WAIT;
 }
 
-/* Which held group a damaged mark is about; SIZE_MAX: none of this node's. */
-static size_t hold_of_mark(const struct bwi_open *o, const char *name) {
-    uint64_t group;
-    if (strlen(name) != 6 || !bwi_dec_padded_u64(name, 6, &group)) return SIZE_MAX;
+/* Whether this node holds that group of the checkpoint that is looked at. */
+static bool holds_group(const struct bwi_open *o, uint32_t group) {
     for (size_t i = 0; i < o->holds.count; i++)
-        if (o->holds.list[i].group == group && bwi_id_eq(&o->holds.list[i].id, &o->newest)) return i;
-    return SIZE_MAX;
+        if (o->holds.list[i].group == group && bwi_id_eq(&o->holds.list[i].id, &o->likely)) return true;
+    return false;
 }
 
-/* A reader has found groups of the newest checkpoint damaged. Before this node claims that it holds them, it looks. */
+/* A reader has found groups damaged. Before this node claims that it holds them it looks, and what its copy can put
+ * right in the authority is put right: the others can read only that one. */
 static enum bwi_step check_marked(struct bwi_open *o) {
     const struct bwi_store_names *names = &o->call.op.names;
     if (o->call.op.error.status < 0) return fail(o, &o->call.op.error);
@@ -202,35 +253,45 @@ static enum bwi_step check_marked(struct bwi_open *o) {
         return end(o);
     }
     size_t count = 0;
-    for (size_t i = 0; i < names->len; i++) {
-        size_t at = hold_of_mark(o, names->name[i]);
-        if (at != SIZE_MAX) o->marked[count++] = o->holds.list[at].group;
-    }
+    uint32_t group;
+    for (size_t i = 0; i < names->len; i++)
+        if (bwi_names_group(names, i, false, &group) && holds_group(o, group)) o->marked[count++].group = group;
     if (count == 0) return BWI_STEP_AGAIN;
-    o->verify = (struct bwi_verify){.ctx = o->s->ctx,
-                                    .id = o->newest,
-                                    .committed = true,
-                                    .manifest = o->newest_manifest,
-                                    .tiers = {true, false},
-                                    .only_groups = o->marked,
-                                    .only_group_count = count,
-                                    .findings = &o->findings};
+    o->look = (struct bwi_marked){.ctx = o->s->ctx,
+                                  .id = o->likely,
+                                  .manifest = o->likely_manifest,
+                                  .groups = o->marked,
+                                  .count = count,
+                                  .held = true,
+                                  .deadline_ns = o->s->cfg.open_deadline_ns};
     o->state = OPEN_CHECKED;
-    bwi_verify_start(&o->verify, o->task.loop, &o->task);
+    bwi_marked_start(&o->look, o->task.loop, &o->task);
     return BWI_STEP_WAIT;
+}
+
+static void tell_mended(struct bwi_open *o) {
+    const unsigned long long step = o->likely.step;
+    if (o->look.mended)
+        bwi_session_note(o->s, 0, o->likely.step, "step %llu was damaged in the authority: %llu objects were mended",
+                         step, (unsigned long long)o->look.mended);
+    if (o->look.lost.status < 0)
+        bwi_session_note(o->s, o->look.lost.status, o->likely.step,
+                         "step %llu is damaged in the authority, and this node cannot mend it: %.220s", step,
+                         o->look.lost.message);
 }
 
 /* A copy that is damaged here too is no copy. */
 static enum bwi_step checked(struct bwi_open *o) {
-    if (o->verify.task.running) return BWI_STEP_WAIT;
-    if (o->verify.task.error.status < 0) return fail(o, &o->verify.task.error);
+    if (o->look.task.running) return BWI_STEP_WAIT;
+    if (o->look.task.error.status < 0) return fail(o, &o->look.task.error);
+    tell_mended(o);
     size_t kept = 0;
     for (size_t i = 0; i < o->holds.count; i++) {
+        const struct bwi_summary *m = &o->holds.list[i];
         bool bad = false;
-        for (size_t k = 0; k < o->verify.bad_count[BWI_TIER_LOCAL]; k++)
-            bad = bad || (o->verify.bad_groups[BWI_TIER_LOCAL][k] == o->holds.list[i].group &&
-                          bwi_id_eq(&o->holds.list[i].id, &o->newest));
-        if (!bad) o->holds.list[kept++] = o->holds.list[i];
+        for (size_t k = 0; k < o->look.count && bwi_id_eq(&m->id, &o->likely); k++)
+            bad = bad || (o->marked[k].bad[BWI_TIER_LOCAL] && o->marked[k].group == m->group);
+        if (!bad) o->holds.list[kept++] = *m;
     }
     o->holds.count = kept;
     o->state = OPEN_PUT;
@@ -255,6 +316,7 @@ static enum bwi_step inventory_put(struct bwi_open *o) {
         return end(o);
     }
     if (o->call.op.error.status < 0) return fail(o, &o->call.op.error);
+    o->member = true;
     bwi_backoff_reset(&o->backoff, o->s->ctx);
     o->state = o->s->cfg.rank == 0 ? OPEN_GATHER : OPEN_JOIN;
     return BWI_STEP_AGAIN;
@@ -383,7 +445,8 @@ static enum bwi_step resolve(struct bwi_open *o) {
                                       .inventory_count = o->inventory_count,
                                       .reg = &o->reg,
                                       .rollback_step = o->s->cfg.resume_step,
-                                      .damage_fail = o->s->cfg.damage_fail};
+                                      .damage_fail = o->s->cfg.damage_fail,
+                                      .deadline_ns = o->s->cfg.open_deadline_ns};
     o->state = OPEN_REGISTER;
     bwi_resolve_start(&o->resolve, o->task.loop, &o->task);
     return BWI_STEP_WAIT;
@@ -440,6 +503,7 @@ static enum bwi_step open_now(struct bwi_open *o, struct bwi_head *h) {
     o->s->opened = true;
     bwi_follow_start(o->s);
     bwi_salvage_start(o->s);
+    bwi_lookout_start(o->s);
     if (o->s->cfg.rank == 0) {
         bwi_committer_start(o->s);
         bwi_keeper_start(o->s);
@@ -448,10 +512,7 @@ static enum bwi_step open_now(struct bwi_open *o, struct bwi_head *h) {
 }
 
 static enum bwi_step registered(struct bwi_open *o) {
-    if (o->decide.task.running) {
-        if (o->task.cancel && !o->decide.task.cancel) bwi_task_cancel(&o->decide.task);
-        return BWI_STEP_WAIT;
-    }
+    if (o->decide.task.running) return BWI_STEP_WAIT;
     if (o->decide.task.error.status < 0) return fail(o, &o->decide.task.error);
     if (!o->decide.created) {
         bwi_head_fini(&o->head);
@@ -472,13 +533,49 @@ static enum bwi_step join(struct bwi_open *o) {
     return BWI_STEP_WAIT;
 }
 
+/* Rank 0 may have died between creating its entry and making it durable, and what follows here counts on it. */
+static enum bwi_step sync_history(struct bwi_open *o) {
+    struct bwi_key prefix = bwi_key_history(o->s->ctx->run);
+    o->state = OPEN_SYNCED;
+    bwi_call_prepare(&o->call, BWI_STORE_SYNC, prefix.s);
+    bwi_call_submit(&o->call, &o->task, authority(o));
+    return BWI_STEP_WAIT;
+}
+
+static enum bwi_step synced(struct bwi_open *o) {
+    const struct bw_error *e = &o->call.op.error;
+    return e->status < 0 ? fail(o, e) : open_now(o, &o->head);
+}
+
 static enum bwi_step joined(struct bwi_open *o) {
     struct bw_error e = BW_ERROR_INIT;
     if (o->read.task.running) return BWI_STEP_WAIT;
     if (o->read.task.error.status < 0) return fail(o, &o->read.task.error);
     const struct bwi_entry *head = o->head.found ? &o->head.entry : NULL;
-    if (head && head->attempt.set && strcmp(head->attempt.launch, o->s->cfg.launch) == 0) return open_now(o, &o->head);
+    if (head && head->attempt.set && strcmp(head->attempt.launch, o->s->cfg.launch) == 0) return sync_history(o);
     if (bwi_policy_may_register(head, &o->reg, &e) < 0) return fail(o, &e);
+    struct bwi_key key = bwi_key_refusal(o->s->ctx->run, o->s->cfg.launch);
+    o->state = OPEN_ASKED;
+    bwi_call_get(&o->call, &o->task, authority(o), key.s, BWI_JSON_SMALL_MAX);
+    return BWI_STEP_WAIT;
+}
+
+static enum bwi_step was_refused(struct bwi_open *o) {
+    struct bwi_refusal r;
+    struct bw_error e = BW_ERROR_INIT;
+    int rc = bwi_refusal_decode(bwi_buf_span(&o->call.op.body), &r, &e);
+    if (rc == 0 && strcmp(r.launch, o->s->cfg.launch) != 0)
+        rc = bwi_error_set(&e, BW_E_CORRUPT, "it is that of launch \"%s\"", r.launch);
+    if (rc < 0)
+        bwi_error_wrap(&e, "rank 0 refused, but \"%s\" does not tell why", o->call.op.key);
+    else
+        bwi_error_set(&e, r.status, "rank 0 refused: %s", r.reason);
+    return fail(o, &e);
+}
+
+/* A refusal that cannot be read now is asked for again. */
+static enum bwi_step asked(struct bwi_open *o) {
+    if (o->call.op.error.status == 0) return was_refused(o);
     if (!late(o)) return pause_in(o, OPEN_JOIN);
     bwi_error_set(&o->task.error, o->task.cancel ? BW_E_CANCELLED : BW_E_TIMEOUT,
                   "rank 0 has not registered launch \"%s\" by the deadline. Restart all ranks under a new launch id",
@@ -486,8 +583,15 @@ static enum bwi_step joined(struct bwi_open *o) {
     return end(o);
 }
 
+static void pass_cancel_on(struct bwi_open *o) {
+    struct bwi_task *children[] = {&o->holds.task, &o->look.task, &o->resolve.task, &o->decide.task};
+    for (size_t i = 0; o->task.cancel && i < sizeof children / sizeof *children; i++)
+        if (children[i]->running && !children[i]->cancel) bwi_task_cancel(children[i]);
+}
+
 static enum bwi_step open_step(struct bwi_task *t) {
     struct bwi_open *o = bwi_container_of(t, struct bwi_open, task);
+    pass_cancel_on(o);
     if (t->pending && o->state != OPEN_READ) return BWI_STEP_WAIT;
     switch (o->state) {
     case OPEN_STORES: return start_holds(o);
@@ -506,16 +610,17 @@ static enum bwi_step open_step(struct bwi_task *t) {
     case OPEN_REGISTER: return start_register(o);
     case OPEN_REGISTERED: return registered(o);
     case OPEN_JOIN: return join(o);
-    case OPEN_JOINED: break;
+    case OPEN_JOINED: return joined(o);
+    case OPEN_SYNCED: return synced(o);
+    case OPEN_ASKED: return asked(o);
+    case OPEN_REFUSED: break;
     }
-    return joined(o);
+    return end(o);
 }
 
 void bwi_open_free(struct bwi_open *o) {
     if (!o) return;
     bwi_holds_fini(&o->holds);
-    bwi_verify_fini(&o->verify);
-    bwi_findings_fini(&o->findings);
     bwi_free(o->marked);
     bwi_head_fini(&o->head);
     bwi_call_fini(&o->call);

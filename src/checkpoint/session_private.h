@@ -15,15 +15,34 @@ struct bwi_keeper *bwi_keeper_new(void);
 void bwi_keeper_free(struct bwi_keeper *k);
 struct bwi_salvage *bwi_salvage_new(void);
 void bwi_salvage_free(struct bwi_salvage *s);
+struct bwi_teller *bwi_teller_new(void);
+void bwi_teller_free(struct bwi_teller *t);
+struct bwi_lookout *bwi_lookout_new(void);
+void bwi_lookout_free(struct bwi_lookout *l);
 /* Takes what open has found on the local tier: the groups of the open from are remembered. */
 int bwi_salvage_hold(struct bwi_session *s, const struct bwi_summary *held, size_t count, struct bw_error *err);
 bool bwi_follow_running(const struct bwi_session *s);
 bool bwi_committer_running(const struct bwi_session *s);
 bool bwi_keeper_running(const struct bwi_session *s);
 bool bwi_salvage_running(const struct bwi_session *s);
+bool bwi_teller_running(const struct bwi_session *s);
+bool bwi_lookout_running(const struct bwi_session *s);
+bool bwi_lookout_owes(const struct bwi_session *s); /* the look that a close begins with */
 
 /* Starts the task of a save that has failed before it was started, so that the others are told. */
 void bwi_save_fail(struct bwi_save *v, const struct bw_error *e);
+/* The state BWI_SAVE_GIVE. */
+enum bwi_step bwi_save_give(struct bwi_save *v);
+/* The others are told of this group, sooner or later: by a `failed` mark, and where `abort` is set by the abort entry
+ * too. */
+void bwi_session_owe(struct bwi_session *s, const struct bwi_id *id, uint32_t group, int status, const char *reason,
+                     bool abort);
+void bwi_teller_wake(struct bwi_session *s);
+void bwi_teller_stop(struct bwi_session *s);
+/* A summary that was sent may be there. */
+bool bwi_save_may_have_summary(const struct bwi_save *v);
+/* There may be more room: whoever waits for it looks at once. */
+void bwi_session_room_changed(struct bwi_session *s);
 /* The history has decided about this save: committed, or not. */
 void bwi_save_outcome(struct bwi_save *v, bool committed, int status, const char *why);
 

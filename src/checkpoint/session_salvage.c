@@ -40,7 +40,8 @@ static enum bwi_step next_group(struct bwi_salvage *v) {
     return BWI_STEP_WAIT;
 }
 
-/* A local copy that is damaged is no copy: the checkpoint cannot be completed from here, and the others are told. */
+/* A local copy that is damaged is no copy, and neither is one of another content than the authority's: the checkpoint
+ * cannot be completed from here, and the others are told. */
 static enum bwi_step give_up_group(struct bwi_salvage *v, const struct bw_error *e) {
     v->mark = (struct bwi_mark_put){.ctx = v->s->ctx, .id = v->id, .group = v->groups[v->at], .status = e->status};
     bwi_format(v->mark.reason, sizeof v->mark.reason, "%.390s", e->message);
@@ -64,7 +65,8 @@ static enum bwi_step drained(struct bwi_salvage *v) {
         bwi_committer_wake(v->s);
         return BWI_STEP_AGAIN;
     }
-    if (e->status == BW_E_CORRUPT || e->status == BW_E_FORMAT) return give_up_group(v, e);
+    if (v->task.cancel) return BWI_STEP_END;
+    if (e->status == BW_E_CORRUPT || e->status == BW_E_FORMAT || e->status == BW_E_EXISTS) return give_up_group(v, e);
     if (e->status == BW_E_NOTFOUND) { /* another rank of this node has evicted or finished it */
         v->at++;
         return BWI_STEP_AGAIN;
@@ -76,6 +78,8 @@ static enum bwi_step drained(struct bwi_salvage *v) {
 
 static enum bwi_step marked(struct bwi_salvage *v) {
     if (v->mark.task.running) return BWI_STEP_WAIT;
+    if (v->mark.task.error.status < 0)
+        bwi_session_owe(v->s, &v->id, v->mark.group, v->mark.status, v->mark.reason, false);
     v->at++;
     v->state = SALVAGE_NEXT;
     bwi_committer_wake(v->s);

@@ -7,8 +7,7 @@
 #include "base/vec.h"
 #include "checkpoint/session_private.h"
 
-/* A mark or an abort entry that cannot be written is tried again this often; then the others find out by the next
- * commit. */
+/* A mark that cannot be written is tried again this often; then it is left to the teller. */
 #define MARK_TRIES 6u
 
 static struct bwi_context *ctx_of(const struct bwi_save *v) {
@@ -43,6 +42,11 @@ static enum bwi_step pause_save(struct bwi_save *v) {
 }
 
 static bool pausing(struct bwi_save *v) {
+    const bool wants_room = v->state == BWI_SAVE_ROOM || v->state == BWI_SAVE_QUEUE;
+    if (wants_room && v->room_seen != v->session->room_changes) {
+        bwi_backoff_reset(&v->backoff, ctx_of(v));
+        v->retry_ns = 0;
+    }
     if (now(v) >= v->retry_ns) return false;
     bwi_task_wake_at(&v->task, v->retry_ns);
     return true;
@@ -50,14 +54,14 @@ static bool pausing(struct bwi_save *v) {
 
 /* --- room and packs ------------------------------------------------------------------------------------------ */
 
-/* Something in flight can free room only while it is still on its way to the authority. Of those that wait for room
- * only the first one does so on its own, or they would wait for each other. */
+/* Something in flight can free room only while it is still on its way to the authority. A later one gets there only
+ * after this one, unless it is being drained already or is ending: or they would wait for each other. */
 static bool others_may_free_room(const struct bwi_save *v) {
     bool later = false;
     for (const struct bwi_save *o = v->session->saves; o; o = o->next) {
         if (o == v) later = true;
         if (o == v || o->state == BWI_SAVE_ENDED || o->state == BWI_SAVE_BEGUN) continue;
-        if (o->state > BWI_SAVE_ROOM || !later) return true;
+        if (!later || o->state > BWI_SAVE_QUEUE) return true;
     }
     return false;
 }
@@ -121,7 +125,7 @@ static void start_room(struct bwi_save *v) {
                                 .need_bytes = v->plan.stored_bytes + promised(v),
                                 .beside_bytes = beside_packs(&v->plan),
                                 .quota_bytes = s->cfg.local_quota_bytes};
-    v->room_may_come = others_may_free_room(v);
+    v->room_seen = s->room_changes;
     bwi_room_start(&v->room, ctx_of(v)->loop, &v->task);
 }
 
@@ -159,7 +163,8 @@ static enum bwi_step make_room(struct bwi_save *v) {
     if (e.status < 0) return fail(v, &e);
     if (fits) return there_is_room(v);
     /* What ended while it was looked for may have freed enough. */
-    if (v->room_may_come || others_may_free_room(v)) return pause_save(v);
+    if (v->room_seen != v->session->room_changes) return BWI_STEP_AGAIN;
+    if (others_may_free_room(v)) return pause_save(v);
     bwi_error_set(&e, BW_E_NOSPACE, "%llu bytes do not fit on the local tier, and nothing there may be evicted",
                   (unsigned long long)v->plan.stored_bytes);
     return fail(v, &e);
@@ -288,6 +293,7 @@ static enum bwi_step queue(struct bwi_save *v) {
                                   .layout_known = known,
                                   .pace = x->cfg.drain_bytes_per_s ? &v->session->pace : NULL};
     v->state = BWI_SAVE_DRAIN;
+    v->room_seen = x->room_changes;
     bwi_drain_start(&v->drain, ctx_of(v)->loop, &v->task);
     return BWI_STEP_WAIT;
 }
@@ -295,6 +301,7 @@ static enum bwi_step queue(struct bwi_save *v) {
 static enum bwi_step drained(struct bwi_save *v) {
     struct bw_error *e = &v->drain.task.error;
     if (v->drain.task.running) return BWI_STEP_WAIT;
+    v->far_maybe = v->far_maybe || v->drain.publish.summary_sent || e->status == 0;
     if (e->status == 0) {
         v->tiers |= 1u << BWI_TIER_REMOTE;
         v->stats.objects_remote += v->drain.objects;
@@ -326,6 +333,7 @@ static enum bwi_step pending(struct bwi_save *v) {
         wake_the_rest(v);
         bwi_follow_wake(v->session);
         bwi_committer_wake(v->session);
+        bwi_lookout_wake(v->session);
     }
     return BWI_STEP_WAIT;
 }
@@ -343,23 +351,24 @@ static enum bwi_step stop(struct bwi_save *v) {
     unsigned running = 0;
     for (size_t i = 0; i < sizeof children / sizeof *children; i++) running += !stop_child(children[i]);
     if (running) return BWI_STEP_WAIT;
+    v->far_maybe = v->far_maybe || v->drain.publish.summary_sent;
     v->captured = true;
     if (v->committed || v->left) return BWI_STEP_END;
     return go(v, BWI_SAVE_CLEAN);
 }
 
 /* A summary that was sent may be there, also when the save was stopped before its answer came, or when that was no
- * clear refusal: then others may commit what it names before they hear of the failure. */
-static bool may_have_summary(const struct bwi_save *v) {
+ * clear refusal, or one of a summary that had been sent before: then others may commit what it names before they hear
+ * of the failure. */
+bool bwi_save_may_have_summary(const struct bwi_save *v) {
     const struct bwi_publish *p = &v->publish;
-    const int status = p->task.error.status;
-    const bool refused = status == BW_E_NOSPACE || status == BW_E_ACCESS || status == BW_E_NOMEM;
-    return v->complete || (p->ctx && ((p->summary_sent && !refused) || status == BW_E_EXISTS));
+    const bool maybe = p->summary_sent && !p->summary_refused;
+    return v->complete || (p->ctx && (maybe || p->task.error.status == BW_E_EXISTS));
 }
 
 /* A group without a summary is nothing to anybody: its bytes are given back at once. */
 static enum bwi_step clean(struct bwi_save *v) {
-    bool nothing = may_have_summary(v) || !v->write.ctx;
+    bool nothing = bwi_save_may_have_summary(v) || !v->write.ctx;
     if (!nothing && !v->cleaned) {
         struct bwi_key dir = bwi_key_data_of(ctx_of(v)->run, v->session->fan_out, &v->id, v->session->group);
         v->cleaned = true;
@@ -371,8 +380,24 @@ static enum bwi_step clean(struct bwi_save *v) {
         bwi_session_note(v->session, v->clean.op.error.status, v->step, "leftovers stay for the next sweep: %.180s",
                          v->clean.op.error.message);
     /* Who was told by the history need not tell it. */
-    if (v->outcome_set || v->session->over) return BWI_STEP_END;
-    return go(v, BWI_SAVE_MARK);
+    return go(v, v->outcome_set || v->session->over ? BWI_SAVE_GIVE : BWI_SAVE_MARK);
+}
+
+/* Others may commit it, or have done so. */
+static void become_unknown(struct bwi_save *v, const char *why) {
+    const struct bw_error first = v->error;
+    bw_error_clear(&v->error);
+    bwi_error_set(&v->error, BW_E_UNKNOWN, "%.300s; %s", first.message, why);
+}
+
+/* The others are told later, by the teller; the save does not wait for that. Until then they may commit what is
+ * complete. */
+static enum bwi_step leave_untold(struct bwi_save *v) {
+    struct bwi_session *s = v->session;
+    const bool may_be_there = two_tiers(v) ? v->far_maybe : bwi_save_may_have_summary(v);
+    if (!s->closing) bwi_session_owe(s, &v->id, s->group, v->error.status, v->error.message, true);
+    if (may_be_there) become_unknown(v, "the other ranks could not be told, and may commit it all the same");
+    return BWI_STEP_END;
 }
 
 static enum bwi_step mark(struct bwi_save *v) {
@@ -385,12 +410,12 @@ static enum bwi_step mark(struct bwi_save *v) {
         return BWI_STEP_WAIT;
     }
     if (v->mark.task.running) return BWI_STEP_WAIT;
-    if (v->outcome_set || v->session->over) return BWI_STEP_END;
+    if (v->outcome_set || v->session->over) return go(v, BWI_SAVE_GIVE);
     if (v->mark.task.error.status == 0) return go(v, BWI_SAVE_ABORT);
     if (++v->mark_failures >= MARK_TRIES || v->session->closing) {
-        bwi_session_note(v->session, v->mark.task.error.status, v->step, "the other ranks could not be told: %.200s",
-                         v->mark.task.error.message);
-        return BWI_STEP_END;
+        bwi_session_note(v->session, v->mark.task.error.status, v->step, "the other ranks could not be told%s: %.200s",
+                         v->session->closing ? "" : " yet", v->mark.task.error.message);
+        return leave_untold(v);
     }
     v->mark.ctx = NULL;
     return pause_save(v);
@@ -407,6 +432,21 @@ static int abort_entry(void *user, const struct bwi_actor *a, struct bwi_entry *
     return 1;
 }
 
+/* Of the abort, the session's head says what became of the save, or the follower does, unless it was this save that
+ * closed it: then it is told by itself. A try that is ahead of the history is aborted after the lower ones. */
+static enum bwi_step aborted(struct bwi_save *v) {
+    struct bwi_decide *d = &v->decide;
+    const bool failed = d->task.error.status < 0;
+    const enum bwi_fate fate = bwi_policy_fate(d->head.found ? &d->head.entry : NULL, &v->id);
+    if (failed)
+        bwi_session_note(v->session, d->task.error.status, v->step, "the abort could not be entered: %.200s",
+                         d->task.error.message);
+    if (d->created) v->never_live = v->outcome_set = true;
+    if (!failed) bwi_session_new_head(v->session, &d->head); /* else it need not be durable */
+    if (v->outcome_set) return go(v, BWI_SAVE_GIVE);
+    return failed || fate == BWI_FATE_AHEAD ? leave_untold(v) : go(v, BWI_SAVE_HEAR);
+}
+
 static enum bwi_step abort_save(struct bwi_save *v) {
     if (!v->decide.ctx) {
         uint64_t patience = 30 * BWI_NS_PER_S;
@@ -415,19 +455,16 @@ static enum bwi_step abort_save(struct bwi_save *v) {
         bwi_decide_start(&v->decide, ctx_of(v)->loop, &v->task);
         return BWI_STEP_WAIT;
     }
-    if (v->decide.task.running) return BWI_STEP_WAIT;
-    if (v->decide.task.error.status < 0)
-        bwi_session_note(v->session, v->decide.task.error.status, v->step, "the abort could not be entered: %.200s",
-                         v->decide.task.error.message);
-    bool was_set = v->outcome_set;
-    v->outcome_set = true; /* this save is told by itself, not by the head that it has made */
-    bool committed = v->decide.head.found && bwi_policy_find_kept(&v->decide.head.entry, &v->id) != NULL;
-    bwi_session_new_head(v->session, &v->decide.head);
-    if (committed && !was_set) {
-        v->committed = true;
-        bw_error_clear(&v->error);
-        bwi_session_level(v, BW_COMMITTED);
-    }
+    return v->decide.task.running ? BWI_STEP_WAIT : aborted(v);
+}
+
+/* It may have been committed, and have left the lists again. */
+static enum bwi_step hear(struct bwi_save *v) {
+    const struct bwi_session *s = v->session;
+    if (v->outcome_set) return go(v, BWI_SAVE_GIVE);
+    const bool known = s->head.found && bwi_policy_fate(&s->head.entry, &v->id) == BWI_FATE_DEAD;
+    if (!s->giving_up && !known && bwi_follow_running(s)) return BWI_STEP_WAIT;
+    become_unknown(v, "the history has closed it, and what it said of it was not read");
     return BWI_STEP_END;
 }
 
@@ -435,10 +472,13 @@ void bwi_save_outcome(struct bwi_save *v, bool committed, int status, const char
     if (v->outcome_set) return;
     v->outcome_set = true;
     v->committed = committed;
+    /* Any other status says less: a new attempt may go on from it, or it was committed and has left the log. */
+    v->never_live = !committed && (status == BW_E_ABORTED || status == BW_E_COVERAGE);
     if (committed) {
         bw_error_clear(&v->error);
         bwi_session_level(v, BW_COMMITTED);
-    } else {
+    } else if (v->error.status == 0 || status == BW_E_UNKNOWN) {
+        bw_error_clear(&v->error);
         bwi_error_set(&v->error, status, "step %llu was not committed: %s", (unsigned long long)v->step, why);
     }
     /* A save that is being described is not stopped under its caller's hands: its start fails. */
@@ -463,6 +503,8 @@ static enum bwi_step save_step(struct bwi_task *t) {
     case BWI_SAVE_CLEAN: return clean(v);
     case BWI_SAVE_MARK: return mark(v);
     case BWI_SAVE_ABORT: return abort_save(v);
+    case BWI_SAVE_HEAR: return hear(v);
+    case BWI_SAVE_GIVE: return bwi_save_give(v);
     case BWI_SAVE_ENDED: break;
     }
     return BWI_STEP_END;
@@ -502,11 +544,23 @@ static uint32_t next_try(const struct bwi_session *s, uint64_t step) {
 }
 
 static void remember_try(struct bwi_session *s, uint64_t step, uint32_t tri) {
+    if (s->begun_count > 0 && s->begun[0].step == step) { /* steps rise: its last try is the first one here */
+        s->begun[0].tri = tri;
+        return;
+    }
     const uint32_t cap = sizeof s->begun / sizeof *s->begun;
     uint32_t keep = s->begun_count < cap ? s->begun_count : cap - 1;
     memmove(s->begun + 1, s->begun, keep * sizeof *s->begun);
     s->begun[0] = (struct bwi_begun){step, tri};
     s->begun_count = keep + 1;
+}
+
+static struct bwi_id begin_try(struct bwi_session *s, uint64_t step) {
+    const struct bwi_id id = {.step = step, .attempt = s->attempt, .nonce = s->nonce, .tri = next_try(s, step)};
+    remember_try(s, step, id.tri);
+    s->highest_step = step;
+    s->highest_set = true;
+    return id;
 }
 
 int bwi_session_may_begin(struct bwi_session *s, uint64_t step, struct bw_error *err) {
@@ -544,13 +598,10 @@ int bwi_session_begin(struct bwi_session *s, uint64_t step, struct bwi_save **re
     if (!v) return bwi_error_nomem(err, sizeof *v, "save");
     v->session = s;
     v->step = step;
-    v->id = (struct bwi_id){.step = step, .attempt = s->attempt, .nonce = s->nonce, .tri = next_try(s, step)};
+    v->id = begin_try(s, step);
     v->state = BWI_SAVE_BEGUN;
     v->begun_ns = v->start_ns = now(v);
     bwi_description_init(&v->description);
-    remember_try(s, step, v->id.tri);
-    s->highest_step = step;
-    s->highest_set = true;
     struct bwi_save **at = &s->saves;
     while (*at) at = &(*at)->next;
     *at = v;
@@ -605,6 +656,7 @@ static void save_free(struct bwi_save *v) {
     bwi_buf_fini(&v->content);
     bwi_call_fini(&v->clean);
     bwi_decide_fini(&v->decide);
+    bwi_head_fini(&v->give_head);
     bwi_free(v);
 }
 
@@ -623,16 +675,14 @@ void bwi_session_release(struct bwi_save *v) {
     save_free(v);
 }
 
+/* No save: there may be any number of them while the authority does not answer. */
 void bwi_session_skip(struct bwi_session *s, uint64_t step) {
-    struct bwi_save *v;
     struct bw_error e = BW_ERROR_INIT;
-    if (bwi_session_begin(s, step, &v, &e) < 0) return;
-    s->stats.saves_begun--;
+    if (bwi_session_may_begin(s, step, &e) < 0) return;
+    const struct bwi_id id = begin_try(s, step);
+    struct bw_event ended = {.type = BW_EVENT_SAVE_ENDED, .step = step, .status = BW_E_SKIPPED};
+    bwi_format(ended.message, sizeof ended.message, "skipped by rank %u", s->cfg.rank);
     s->stats.saves_skipped++;
-    s->stats.saves_failed--; /* it ends as failed, and a skip is not counted as one */
-    bwi_error_set(&e, BW_E_SKIPPED, "skipped by rank %u", s->cfg.rank);
-    v->reported = true;
-    v->released = true;
-    v->skipped = true;
-    bwi_save_fail(v, &e);
+    bwi_session_owe(s, &id, s->group, BW_E_SKIPPED, ended.message, true);
+    if (s->event) s->event(s->user, &ended);
 }

@@ -43,4 +43,25 @@ struct bwi_meta_read {
 };
 void bwi_meta_read_start(struct bwi_meta_read *r, struct bwi_loop *loop, struct bwi_task *parent);
 
+/* ---- checkpoint/source.c ---- */
+
+/* What should be there is missing, or is not what it should be. Any other failure (an I/O error, a time-out, a newer
+ * version) says nothing about it: it may be sound. */
+bool bwi_is_damage(int status);
+
+/* BW_E_CORRUPT with both hashes; `by` says who names the one that is expected. */
+int bwi_sha_check(struct bwi_span bytes, const struct bwi_sha *want, const char *by, struct bw_error *err);
+/* Decodes the manifest of a checkpoint when it is the one that the history names. It borrows nothing of `bytes`. */
+int bwi_manifest_take(struct bwi_span bytes, const struct bwi_sha *want, const struct bwi_id *id,
+                      struct bwi_manifest *ret, struct bw_error *err);
+/* The index that the layouts of all groups give, which have to cover every tensor. Appends to `out`. */
+int bwi_index_make(const struct bwi_layout *layouts, uint32_t groups, struct bwi_buf *out, struct bwi_index_info *ret,
+                   struct bw_error *err);
+
+/* Packs of a placement that has been checked. */
+struct bwi_key bwi_pack_key_of(const struct bwi_placement *p, uint32_t pack);
+/* Of this group of this checkpoint, not of another one that is referred to. */
+bool bwi_pack_is_own(const struct bwi_placement *p, uint32_t pack, const struct bwi_id *id, uint32_t group);
+bool bwi_pack_find(const struct bwi_placement *p, const char *key, uint32_t *ret_pack);
+
 #endif

@@ -19,11 +19,31 @@ struct bwi_uuid bwi_uuid_random(struct bwi_env *env) {
 
 static enum bwi_step end(struct bwi_store_ids *s, const struct bw_error *e) {
     if (e && bwi_error_copy(&s->task.error, e) < 0)
-        bwi_error_wrap(&s->task.error, "%s store \"%s\"", bwi_tier_name((enum bwi_tier)s->tier),
+        bwi_error_wrap(&s->task.error, "%s store \"%.120s\"", bwi_tier_name((enum bwi_tier)s->tier),
                        s->ctx->tier[s->tier]->url);
     bwi_call_fini(&s->call);
     bwi_buf_fini(&s->bytes);
     return BWI_STEP_END;
+}
+
+#define IN_ANOTHER_STORE "move \"runs/\" into another store and promote each run there (breakwater repair --promote)"
+
+/* Nobody mends an identity by himself: only the user knows whether this is the right place at all. */
+static enum bwi_step damaged(struct bwi_store_ids *s, const struct bw_error *why) {
+    struct bw_error e = BW_ERROR_INIT;
+    bwi_error_set(&e, why->status, "%.160s: %s", why->message,
+                  s->tier == BWI_TIER_LOCAL
+                      ? "if this is the right directory, remove that file: the next launch makes a new one, and what "
+                        "lies beside it stays in use"
+                      : "put a sound copy of it back, or " IN_ANOTHER_STORE);
+    return end(s, &e);
+}
+
+static enum bwi_step missing(struct bwi_store_ids *s) {
+    struct bw_error e = BW_ERROR_INIT;
+    bwi_error_set(&e, BW_E_NOTFOUND, "it is no store: there is no \"" STORE_ID_KEY "\" (%s makes one)",
+                  s->tier == BWI_TIER_LOCAL ? "the next launch" : "the first launch in an empty place");
+    return end(s, &e);
 }
 
 static enum bwi_step read_id(struct bwi_store_ids *s) {
@@ -44,9 +64,19 @@ static enum bwi_step make_id(struct bwi_store_ids *s) {
     return BWI_STEP_WAIT;
 }
 
-/* Runs without an identity beside them have lost it: a new one would make all of them foreign. But the identity is made
- * first, so whoever sees a run may have been overtaken by its maker: it reads the identity once more. */
+/* A history names the store that decides, so runs without an identity beside them have lost it: a new one would make
+ * archives of all of them. In a local tier nothing names the store, and a new identity is as good as the old one; but
+ * if there is a history, it is no local tier. */
 static enum bwi_step look_for_runs(struct bwi_store_ids *s) {
+    const struct bwi_key history = bwi_key_history(s->ctx->run);
+    s->state = STORE_ID_LOOK;
+    bwi_call_list(&s->call, &s->task, s->ctx->tier[s->tier], s->tier == BWI_TIER_LOCAL ? history.s : "runs/", NULL);
+    return BWI_STEP_WAIT;
+}
+
+/* The identity is made first, so whoever sees a run may have been overtaken by its maker: it reads the identity once
+ * more. */
+static enum bwi_step looked_for_runs(struct bwi_store_ids *s) {
     struct bw_error e = s->call.op.error;
     if (e.status < 0) return end(s, &e);
     if (s->call.op.names.len == 0) return make_id(s);
@@ -54,20 +84,25 @@ static enum bwi_step look_for_runs(struct bwi_store_ids *s) {
         s->looked = true;
         return read_id(s);
     }
-    bwi_error_set(&e, BW_E_FOREIGN,
-                  "it holds runs, but \"" STORE_ID_KEY "\" is missing: put that back, or choose an empty place");
+    if (s->tier == BWI_TIER_LOCAL)
+        bwi_error_set(&e, BW_E_FOREIGN,
+                      "it holds the history of run \"%s\", but \"" STORE_ID_KEY "\" is missing: this is a remote store "
+                      "that has lost it, choose another directory for the local tier",
+                      s->ctx->run);
+    else
+        bwi_error_set(&e, BW_E_FOREIGN,
+                      "it holds runs, but \"" STORE_ID_KEY
+                      "\" is missing: put that back, or choose an empty place, or " IN_ANOTHER_STORE);
     return end(s, &e);
 }
 
 static enum bwi_step take_id(struct bwi_store_ids *s) {
     struct bw_error e = s->call.op.error;
-    if (e.status == BW_E_NOTFOUND && s->create) {
-        s->state = STORE_ID_LOOK;
-        bwi_call_list(&s->call, &s->task, s->ctx->tier[s->tier], "runs/", NULL);
-        return BWI_STEP_WAIT;
-    }
+    if (e.status == BW_E_NOTFOUND) return s->create ? look_for_runs(s) : missing(s);
     struct bwi_store_id id;
-    if (e.status < 0 || bwi_store_id_decode(bwi_buf_span(&s->call.op.body), &id, &e) < 0) return end(s, &e);
+    if (e.status == 0) (void)bwi_store_id_decode(bwi_buf_span(&s->call.op.body), &id, &e);
+    if (e.status == BW_E_CORRUPT || e.status == BW_E_FORMAT) return damaged(s, &e);
+    if (e.status < 0) return end(s, &e);
     s->ctx->store_id[s->tier++] = id.id;
     s->looked = false;
     s->state = STORE_ID_READ;
@@ -80,7 +115,7 @@ static enum bwi_step store_id_step(struct bwi_task *t) {
     switch ((enum store_id_state)s->state) {
     case STORE_ID_READ: return read_id(s);
     case STORE_ID_TAKE: return take_id(s);
-    case STORE_ID_LOOK: return look_for_runs(s);
+    case STORE_ID_LOOK: return looked_for_runs(s);
     case STORE_ID_MADE: break;
     }
     /* Somebody else's id may have been first: whatever is there now counts. */

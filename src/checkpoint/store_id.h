@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The identity of a store: store.json, created once with a random id. */
+/* The identity of a store: store.json, created once with a random id. A remote store that has lost it while it holds
+ * runs is refused (BW_E_FOREIGN): their histories name it. A local tier gets a new one. A damaged one is refused in
+ * both (BW_E_CORRUPT, BW_E_FORMAT), and the message says what to do. */
 #ifndef BWI_CHECKPOINT_STORE_ID_H
 #define BWI_CHECKPOINT_STORE_ID_H
 

@@ -16,7 +16,8 @@
 #include "checkpoint/verify.h"
 
 /* Launches that had not registered when an earlier sweep of this process saw them. A store tells no times, so only who
- * stays can say that a launch has not come to anything for a day; who sweeps once leaves their inventories alone. */
+ * stays can say that a launch has not come to anything for a day; who sweeps once takes only those that another launch
+ * has beaten, as their inventories tell. */
 struct bwi_launch_watch {
     struct bwi_watched {
         char launch[BWI_NAME_BUF];

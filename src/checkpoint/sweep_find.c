@@ -160,7 +160,9 @@ static int64_t cutoff_of(const struct bwi_sweep *s) {
 static enum bwi_step list_log(struct bwi_sweep *s) {
     const struct bwi_key history = bwi_key_history(s->ctx->run);
     s->w->cutoff_ms = cutoff_of(s);
-    bwi_call_list(&s->w->calls[0], &s->task, authority(s), history.s, NULL);
+    bwi_call_prepare(&s->w->calls[0], BWI_STORE_LIST, history.s);
+    s->w->calls[0].op.tidy = !s->dry_run;
+    bwi_call_submit(&s->w->calls[0], &s->task, authority(s));
     return wait_in(s, BWI_SWEEP_LOG_LISTED);
 }
 

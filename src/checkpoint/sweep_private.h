@@ -29,6 +29,7 @@ enum bwi_sweep_state {
     BWI_SWEEP_REST,
     BWI_SWEEP_REST_LISTED,
     BWI_SWEEP_REST_NEXT,
+    BWI_SWEEP_REST_ASKED,
     BWI_SWEEP_REST_LOOKED,
     BWI_SWEEP_REST_GONE,
     BWI_SWEEP_END,
@@ -68,6 +69,7 @@ struct bwi_sweep_work {
     struct bw_error now; /* of its window, kept until nothing of it is in flight any more */
     /* of the rest */
     bool launches;
+    char launch[BWI_NAME_BUF]; /* that is looked at */
     struct bwi_key dir;
 };
 

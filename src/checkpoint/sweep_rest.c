@@ -3,9 +3,11 @@
  * launches that are over.
  *
  * Which launches are over? One that has registered and is not the current one: nobody will ask for its inventories
- * again. One that has not registered may be gathering its ranks at this moment, however old the newest history entry
- * is, since a job may come back after weeks; and no store says when an object was made. So it goes only when sweeps of
- * one process (bwi_launch_watch) have seen it unregistered for a day, longer than any launch waits for its ranks. */
+ * again. One that has not registered is over once another one has since its rank 0 read the history first, as that
+ * one's inventory says: it would be refused. Else it may be gathering its ranks at this moment, however old the newest
+ * history entry is, since a job may come back after weeks; and no store says when an object was made. So it goes only
+ * when sweeps of one process (bwi_launch_watch) have seen it unregistered for a day, longer than any launch waits for
+ * its ranks. */
 #include "base/error.h"
 #include "base/text.h"
 #include "base/vec.h"
@@ -62,10 +64,15 @@ static void forget_unseen(struct bwi_launch_watch *w) {
     for (size_t i = 0; i < kept; i++) w->list[i].seen = false;
 }
 
-static bool launch_is_over(struct bwi_sweep *s, const char *launch) {
-    const struct bwi_entry *e = &s->w->head.entry;
-    if (strcmp(e->attempt.launch, launch) == 0) return false;
-    return is_registered(e, launch) || is_given_up(s, launch);
+/* By the inventory of its rank 0, which alone registers. */
+static bool is_beaten(struct bwi_sweep *s, const char *launch) {
+    const struct bwi_store_op *op = &s->w->sync.op;
+    struct bwi_inventory v;
+    if (op->error.status < 0 || bwi_inventory_decode(bwi_buf_span(&op->body), &v, NULL) < 0) return false;
+    const bool sound = v.group == 0 && strcmp(v.launch, launch) == 0 && v.seen_told;
+    const bool beaten = sound && bwi_policy_is_beaten(&s->w->head.entry, v.seen_set, v.seen_number);
+    bwi_inventory_fini(&v);
+    return beaten;
 }
 
 /* ---- layouts ---- */
@@ -103,16 +110,10 @@ static enum bwi_step listed(struct bwi_sweep *s) {
     return bwi_sweep_go(s, BWI_SWEEP_REST_NEXT);
 }
 
-/* The directory of the i-th name, if it goes. */
+/* Layouts: the directory of the i-th name, if it goes. */
 static bool goes(struct bwi_sweep *s, size_t i, struct bwi_key *ret) {
     const struct bwi_store_names *names = &s->w->calls[0].op.names;
     uint32_t attempt, nonce;
-    char launch[BWI_NAME_BUF];
-    if (s->w->launches) {
-        if (!bwi_names_launch(names, i, launch) || !launch_is_over(s, launch)) return false;
-        *ret = bwi_key_launch(s->ctx->run, launch);
-        return true;
-    }
     if (!bwi_names_attempt(names, i, &attempt, &nonce)) return false;
     if (!bwi_policy_layouts_dead(&s->w->head.entry, attempt, nonce) || has_checkpoint(s, attempt, nonce)) return false;
     *ret = bwi_key_layouts_of(s->ctx->run, attempt, nonce);
@@ -129,17 +130,38 @@ static enum bwi_step end_of_list(struct bwi_sweep *s) {
     return bwi_sweep_go(s, BWI_SWEEP_END);
 }
 
+static enum bwi_step look(struct bwi_sweep *s) {
+    bwi_call_list(&s->w->sync, &s->task, bwi_sweep_store(s), s->w->dir.s, NULL);
+    return wait_in(s, BWI_SWEEP_REST_LOOKED);
+}
+
+static enum bwi_step ask(struct bwi_sweep *s, size_t i) {
+    struct bwi_sweep_work *w = s->w;
+    const struct bwi_entry *e = &w->head.entry;
+    if (!bwi_names_launch(&w->calls[0].op.names, i, w->launch)) return BWI_STEP_AGAIN;
+    if (strcmp(e->attempt.launch, w->launch) == 0) return BWI_STEP_AGAIN;
+    w->dir = bwi_key_launch(s->ctx->run, w->launch);
+    if (is_registered(e, w->launch)) return look(s);
+    const struct bwi_key key = bwi_key_inventory(s->ctx->run, w->launch, 0);
+    bwi_call_get(&w->sync, &s->task, bwi_sweep_store(s), key.s, BWI_INVENTORY_BYTES_MAX);
+    return wait_in(s, BWI_SWEEP_REST_ASKED);
+}
+
 static enum bwi_step next(struct bwi_sweep *s) {
     struct bwi_sweep_work *w = s->w;
     if (s->task.cancel) {
         (void)bwi_error_set(&s->task.error, BW_E_CANCELLED, "cancelled");
         return bwi_sweep_go(s, BWI_SWEEP_END);
     }
-    while (w->at < w->calls[0].op.names.len && !goes(s, w->at, &w->dir)) w->at++;
     if (w->at == w->calls[0].op.names.len) return end_of_list(s);
-    w->at++;
-    bwi_call_list(&w->sync, &s->task, bwi_sweep_store(s), w->dir.s, NULL);
-    return wait_in(s, BWI_SWEEP_REST_LOOKED);
+    if (w->launches) return ask(s, w->at++);
+    return goes(s, w->at++, &w->dir) ? look(s) : BWI_STEP_AGAIN;
+}
+
+static enum bwi_step asked(struct bwi_sweep *s) {
+    const char *launch = s->w->launch;
+    if (is_beaten(s, launch) || is_given_up(s, launch)) return look(s);
+    return bwi_sweep_go(s, BWI_SWEEP_REST_NEXT);
 }
 
 static enum bwi_step pass_over(struct bwi_sweep *s) {
@@ -171,6 +193,7 @@ enum bwi_step bwi_sweep_rest(struct bwi_sweep *s) {
     case BWI_SWEEP_REST: return list(s);
     case BWI_SWEEP_REST_LISTED: return listed(s);
     case BWI_SWEEP_REST_NEXT: return next(s);
+    case BWI_SWEEP_REST_ASKED: return asked(s);
     case BWI_SWEEP_REST_LOOKED: return looked(s);
     default: break;
     }

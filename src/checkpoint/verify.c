@@ -4,11 +4,11 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/vec.h"
+#include "checkpoint/names.h"
+#include "checkpoint/policy_history.h"
 #include "checkpoint/verify_private.h"
 #include <inttypes.h>
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum verify_state {
     VERIFY_BEGIN,
@@ -18,6 +18,8 @@ enum verify_state {
     VERIFY_GROUPS,
     VERIFY_LAYOUTS,
     VERIFY_INDEX,
+    VERIFY_FATE, /* is it damaged, or was it retired meanwhile? */
+    VERIFY_FATE_READ,
     VERIFY_CONCLUDE,
     VERIFY_END,
 };
@@ -55,32 +57,12 @@ static enum bwi_step verify_begin(struct bwi_verify *v) {
     return go(v, VERIFY_MANIFEST);
 }
 
-static int check_manifest(struct bwi_verify *v, struct bwi_span bytes, struct bw_error *err) {
-    const struct bwi_sha found = bwi_sha_of(bytes);
-    if (!bwi_sha_eq(&found, &v->manifest)) {
-        char hex[2][BWI_SHA_HEX_BYTES];
-        bwi_sha_hex(&found, hex[0]);
-        bwi_sha_hex(&v->manifest, hex[1]);
-        return bwi_error_set(err, BW_E_CORRUPT, "its SHA-256 is %.16s, the history names %.16s", hex[0], hex[1]);
-    }
-    const int rc = bwi_manifest_decode(bytes, &v->w->manifest, err);
-    if (rc < 0) return rc;
-    v->w->manifest_set = true;
-    if (bwi_id_eq(&v->w->manifest.id, &v->id)) return 0;
-    return bwi_error_set(err, BW_E_CORRUPT, "it is the manifest of another checkpoint");
-}
-
-static void drop_manifest(struct bwi_verify *v) {
-    if (v->w->manifest_set) bwi_manifest_fini(&v->w->manifest);
-    v->w->manifest = (struct bwi_manifest){0};
-    v->w->manifest_set = false;
-}
-
 static enum bwi_step verify_manifest(struct bwi_verify *v) {
     struct bwi_verify_work *w = v->w;
     if (w->call.busy) return BWI_STEP_WAIT;
     struct bw_error e = w->call.op.error;
-    if (e.status == 0) (void)check_manifest(v, bwi_buf_span(&w->call.op.body), &e);
+    if (e.status == 0) (void)bwi_manifest_take(bwi_buf_span(&w->call.op.body), &v->manifest, &v->id, &w->manifest, &e);
+    w->manifest_set = e.status == 0;
     if (e.status == BW_E_NOMEM) {
         (void)bwi_error_copy(&v->task.error, &e);
         return go(v, VERIFY_END);
@@ -89,7 +71,6 @@ static enum bwi_step verify_manifest(struct bwi_verify *v) {
         w->groups = w->manifest.group_count;
         return go(v, VERIFY_PREPARE);
     }
-    drop_manifest(v);
     const struct bwi_key key = w->call.key;
     bwi_verify_report(v, BWI_TIER_REMOTE, UINT32_MAX, key.s, e.status, e.message);
     if (w->groups > 0) return go(v, VERIFY_PREPARE);
@@ -106,9 +87,8 @@ static enum bwi_step verify_list(struct bwi_verify *v) {
         bwi_verify_report(v, BWI_TIER_REMOTE, UINT32_MAX, w->call.key.s, op->error.status, op->error.message);
     }
     for (size_t i = 0; i < op->names.len; i++) {
-        uint64_t group;
-        const bool is_group = strlen(op->names.name[i]) == 6 && bwi_dec_padded_u64(op->names.name[i], 6, &group);
-        if (is_group && group < BWI_GROUPS_MAX && group >= w->groups) w->groups = (uint32_t)group + 1;
+        uint32_t group;
+        if (bwi_names_group(&op->names, i, false, &group) && group >= w->groups) w->groups = group + 1;
     }
     return go(v, VERIFY_PREPARE);
 }
@@ -213,20 +193,6 @@ static bool have_all_layouts(const struct bwi_verify_work *w) {
     return w->groups > 0;
 }
 
-static int build(struct bwi_verify *v, struct bwi_index_info *info, struct bw_error *err) {
-    struct bwi_verify_work *w = v->w;
-    struct bwi_index_builder *b = NULL;
-    const struct bwi_index_tensor *tensors = NULL;
-    size_t count = 0;
-    int rc = bwi_index_builder_new(&b, err);
-    for (uint32_t g = 0; rc == 0 && g < w->groups; g++) rc = bwi_index_builder_add(b, g, &w->layouts[g], err);
-    if (rc == 0) rc = bwi_index_builder_tensors(b, &tensors, &count, err);
-    if (rc == 0) rc = bwi_coverage_check(tensors, count, err);
-    if (rc == 0) rc = bwi_index_builder_encode(b, &w->index, info, err);
-    bwi_index_builder_free(b);
-    return rc;
-}
-
 /* The name of what is not one object: the checkpoint's own prefix. */
 static void report_whole(struct bwi_verify *v, int status, const char *text) {
     const struct bwi_key key = bwi_key_checkpoint(v->ctx->run, &v->id);
@@ -251,9 +217,9 @@ static enum bwi_step verify_layouts(struct bwi_verify *v) {
     struct bwi_verify_work *w = v->w;
     struct bwi_index_info info;
     struct bw_error e = BW_ERROR_INIT;
-    if (v->only_groups != NULL) return go(v, VERIFY_CONCLUDE);
+    if (v->only_groups != NULL) return go(v, VERIFY_FATE);
     if (have_all_layouts(w)) {
-        const int rc = build(v, &info, &e);
+        const int rc = bwi_index_make(w->layouts, w->groups, &w->index, &info, &e);
         if (rc == BW_E_NOMEM) {
             (void)bwi_error_copy(&v->task.error, &e);
             return go(v, VERIFY_END);
@@ -264,7 +230,7 @@ static enum bwi_step verify_layouts(struct bwi_verify *v) {
             check_root(v, &info);
         }
     }
-    if (!w->manifest_set || !v->tiers[BWI_TIER_REMOTE]) return go(v, VERIFY_CONCLUDE);
+    if (!w->manifest_set || !v->tiers[BWI_TIER_REMOTE]) return go(v, VERIFY_FATE);
     const struct bwi_key key = bwi_key_index(v->ctx->run, &v->id, &w->manifest.index.root);
     bwi_call_get(&w->call, &v->task, authority(v), key.s, w->manifest.index.bytes);
     return go(v, VERIFY_INDEX);
@@ -318,7 +284,31 @@ static enum bwi_step verify_index(struct bwi_verify *v) {
     }
     if (e.status != 0) bwi_verify_report(v, BWI_TIER_REMOTE, UINT32_MAX, w->call.key.s, e.status, e.message);
     v->bytes += w->call.op.body.len;
-    return go(v, VERIFY_CONCLUDE);
+    return go(v, VERIFY_FATE);
+}
+
+/* ---- what the history says about damage ---- */
+
+static enum bwi_step verify_fate(struct bwi_verify *v) {
+    struct bwi_verify_work *w = v->w;
+    if (!v->committed || v->damaged_objects == 0) return go(v, VERIFY_CONCLUDE);
+    w->read = (struct bwi_head_read){.ctx = v->ctx, .head = &w->head};
+    bwi_head_read_start(&w->read, v->task.loop, &v->task);
+    return go(v, VERIFY_FATE_READ);
+}
+
+/* What the history does not name any more is swept away, under the eyes of whoever has looked long enough. */
+static enum bwi_step verify_fate_read(struct bwi_verify *v) {
+    struct bwi_verify_work *w = v->w;
+    if (w->read.task.running) return BWI_STEP_WAIT;
+    const bool known = w->read.task.error.status == 0 && w->head.found;
+    if (!known || bwi_policy_fate(&w->head.entry, &v->id) != BWI_FATE_DEAD) return go(v, VERIFY_CONCLUDE);
+    v->findings->count = w->first_finding;
+    v->damaged_objects = 0;
+    bwi_findings_add(v->findings, 0, 0, bwi_tier_name(BWI_TIER_REMOTE), &v->id, NULL, NULL,
+                     "retired while it was verified: the history does not name it any more");
+    if (v->findings->failed) return nomem(v, sizeof *v->findings->list, "list of findings");
+    return go(v, VERIFY_END);
 }
 
 /* ---- the result ---- */
@@ -371,7 +361,7 @@ static enum bwi_step verify_conclude(struct bwi_verify *v) {
     }
     report_absent(v);
     for (int t = 0; t < BWI_TIERS; t++) report_sound(v, (enum bwi_tier)t);
-    if (v->findings->failed) (void)bwi_error_nomem(&v->task.error, sizeof *v->findings->list, "list of findings");
+    if (v->findings->failed) return nomem(v, sizeof *v->findings->list, "list of findings");
     return go(v, VERIFY_END);
 }
 
@@ -379,7 +369,7 @@ static enum bwi_step verify_end(struct bwi_verify *v) {
     struct bwi_verify_work *w = v->w;
     bwi_error_stage(&v->task.error, BW_STAGE_VERIFY);
     if (w == NULL) return BWI_STEP_END;
-    drop_manifest(v);
+    bwi_manifest_fini(&w->manifest);
     for (uint32_t g = 0; g < w->groups; g++) {
         if (w->layouts != NULL) bwi_layout_fini(&w->layouts[g]);
         if (w->layout_bytes != NULL) bwi_buf_fini(&w->layout_bytes[g]);
@@ -392,6 +382,7 @@ static enum bwi_step verify_end(struct bwi_verify *v) {
     }
     bwi_free(w->order);
     bwi_buf_fini(&w->index);
+    bwi_head_fini(&w->head);
     bwi_call_fini(&w->call);
     bwi_free(w);
     v->w = NULL;
@@ -409,6 +400,8 @@ static enum bwi_step verify_step(struct bwi_task *t) {
     case VERIFY_GROUPS: return verify_groups(v);
     case VERIFY_LAYOUTS: return verify_layouts(v);
     case VERIFY_INDEX: return verify_index(v);
+    case VERIFY_FATE: return verify_fate(v);
+    case VERIFY_FATE_READ: return verify_fate_read(v);
     case VERIFY_CONCLUDE: return verify_conclude(v);
     case VERIFY_END: break;
     }
@@ -423,5 +416,9 @@ void bwi_verify_start(struct bwi_verify *v, struct bwi_loop *loop, struct bwi_ta
     v->bytes = v->damaged_objects = 0;
     bwi_task_start(loop, &v->task, parent);
     v->w = bwi_calloc(1, sizeof *v->w);
-    if (v->w == NULL) (void)bwi_error_nomem(&v->task.error, sizeof *v->w, "verify");
+    if (v->w == NULL) {
+        (void)bwi_error_nomem(&v->task.error, sizeof *v->w, "verify");
+        return;
+    }
+    v->w->first_finding = v->findings->count;
 }

@@ -7,7 +7,6 @@
 #include "checkpoint/verify_private.h"
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum group_state {
     GROUP_META,
@@ -19,6 +18,7 @@ enum group_state {
     GROUP_HEADER_READ,
     GROUP_COPY, /* all of it */
     GROUP_PROBES,
+    GROUP_SUMMARY, /* is it still there? */
     GROUP_SETTLE,
 };
 
@@ -47,6 +47,32 @@ static const struct bwi_manifest_group *wanted(const struct bwi_verify_group *g)
     return w->manifest_set ? &w->manifest.groups[g->group] : NULL;
 }
 
+/* ---- is the copy still there? ---- */
+
+/* An eviction takes the summary first: without it what is missing is no damage. true: it is asked for, and the state
+ * at hand will be called again, unless the copy is gone. */
+static bool ask_summary(struct bwi_verify_group *g, int status) {
+    if (g->tier != BWI_TIER_LOCAL || status != BW_E_NOTFOUND || g->still_there) {
+        g->still_there = false;
+        return false;
+    }
+    const struct bwi_key key = bwi_key_summary(g->v->ctx->run, &g->v->id, g->group);
+    bwi_call_prepare(&g->look, BWI_STORE_HEAD, key.s);
+    bwi_call_submit(&g->look, &g->task, store_of(g));
+    g->back = g->state;
+    g->state = GROUP_SUMMARY;
+    return true;
+}
+
+static enum bwi_step group_summary(struct bwi_verify_group *g) {
+    if (g->look.busy) return BWI_STEP_WAIT;
+    g->still_there = g->look.op.error.status != BW_E_NOTFOUND;
+    if (g->still_there) return go(g, (enum group_state)g->back);
+    g->there = false;
+    g->packs = g->bytes = 0;
+    return go(g, GROUP_SETTLE);
+}
+
 /* ---- metadata ---- */
 
 /* A layout of each group is kept: together they give the index. */
@@ -58,10 +84,14 @@ static bool keep_layout(struct bwi_verify_group *g) {
 }
 
 static enum bwi_step begin_packs(struct bwi_verify_group *g) {
+    const uint32_t packs = g->meta.placement.pack_count;
     g->there = true;
     g->pack = 0;
-    g->skip = bwi_calloc((size_t)g->meta.placement.pack_count + 1, sizeof *g->skip);
-    if (g->skip == NULL || !keep_layout(g)) return nomem(g, g->meta.layout_bytes.len, "verifying a group");
+    g->known = bwi_calloc(packs, sizeof *g->known);
+    if (g->known == NULL || !keep_layout(g)) return nomem(g, g->meta.layout_bytes.len, "verifying a group");
+    for (uint32_t i = 0; i < packs; i++) {
+        g->known[i].own = bwi_pack_is_own(&g->meta.placement, i, &g->v->id, g->group);
+    }
     return go(g, GROUP_PACK);
 }
 
@@ -81,7 +111,7 @@ static enum bwi_step group_meta(struct bwi_verify_group *g) {
         return go(g, GROUP_SETTLE);
     }
     const struct bwi_key summary = bwi_key_summary(g->v->ctx->run, &g->v->id, g->group);
-    if (!bwi_verify_is_damage(e->status)) {
+    if (!bwi_is_damage(e->status)) {
         report(g, summary.s, e->status, e->message);
         return go(g, GROUP_SETTLE);
     }
@@ -144,6 +174,7 @@ static enum bwi_step group_look(struct bwi_verify_group *g) {
     char text[192];
     const struct bwi_store_op *op = &g->call.op;
     if (g->call.busy) return BWI_STEP_WAIT;
+    if (ask_summary(g, op->error.status)) return BWI_STEP_AGAIN;
     (void)expectation(g, &key, &sha, &bytes);
     const struct bwi_sha found = bwi_sha_of(bwi_buf_span(&op->body));
     if (op->error.status != 0) {
@@ -165,19 +196,6 @@ static enum bwi_step group_look(struct bwi_verify_group *g) {
 }
 
 /* ---- packs ---- */
-
-struct bwi_key bwi_verify_pack_key(const struct bwi_verify_group *g, uint32_t pack) {
-    const struct bwi_span key = g->meta.placement.packs[pack].key;
-    struct bwi_key k = {{0}};
-    memcpy(k.s, key.ptr, key.len); /* a checked key of a pack: it fits */
-    return k;
-}
-
-bool bwi_verify_pack_is_own(const struct bwi_verify_group *g, uint32_t pack) {
-    const struct bwi_key key = bwi_verify_pack_key(g, pack);
-    struct bwi_key_parts parts;
-    return bwi_key_parse(key.s, &parts) && bwi_id_eq(&parts.id, &g->v->id) && parts.group == g->group;
-}
 
 static enum bwi_step next_pack(struct bwi_verify_group *g) {
     g->pack++;
@@ -204,7 +222,7 @@ static enum bwi_step lost(struct bwi_verify_group *g, const struct bw_error *e) 
     if (list == NULL) return nomem(g, sizeof *list, "damaged extents");
     bwi_verify_report_pack(g, g->pack, e, list, n);
     bwi_free(list);
-    g->skip[g->pack] = true;
+    g->known[g->pack].skip = true;
     return next_pack(g);
 }
 
@@ -237,8 +255,8 @@ static enum bwi_step group_pack(struct bwi_verify_group *g) {
     }
     if (g->pack == g->meta.placement.pack_count) return go(g, g->v->fast ? GROUP_SETTLE : GROUP_PROBES);
     g->packs++;
-    if (!g->v->fast && bwi_verify_pack_is_own(g, g->pack)) return start_copy(g);
-    const struct bwi_key key = bwi_verify_pack_key(g, g->pack);
+    if (!g->v->fast && g->known[g->pack].own) return start_copy(g);
+    const struct bwi_key key = bwi_pack_key_of(&g->meta.placement, g->pack);
     bwi_call_prepare(&g->call, BWI_STORE_HEAD, key.s);
     bwi_call_submit(&g->call, &g->task, store_of(g));
     return go(g, GROUP_HEAD);
@@ -251,16 +269,17 @@ static enum bwi_step group_copy(struct bwi_verify_group *g) {
         return BWI_STEP_WAIT;
     }
     const struct bw_error *e = &c->task.error;
+    if (ask_summary(g, e->status)) return BWI_STEP_AGAIN;
     g->bytes += c->bytes;
     if (e->status == BW_E_NOMEM || e->status == BW_E_CANCELLED) {
         (void)bwi_error_copy(&g->task.error, e);
-    } else if (bwi_verify_is_damage(e->status)) {
+    } else if (bwi_is_damage(e->status)) {
         bwi_verify_report_pack(g, g->pack, e, c->bad, c->bad_count);
     } else if (e->status != 0) {
-        const struct bwi_key key = bwi_verify_pack_key(g, g->pack);
+        const struct bwi_key key = bwi_pack_key_of(&g->meta.placement, g->pack);
         report(g, key.s, e->status, e->message);
     }
-    g->skip[g->pack] = e->status != 0;
+    g->known[g->pack].skip = e->status != 0;
     bwi_pack_copy_fini(c);
     bwi_free(c->bad);
     c->bad = NULL;
@@ -271,16 +290,17 @@ static enum bwi_step group_head(struct bwi_verify_group *g) {
     const struct bwi_pack_ref *pack = &g->meta.placement.packs[g->pack];
     const struct bwi_store_op *op = &g->call.op;
     if (g->call.busy) return BWI_STEP_WAIT;
+    if (ask_summary(g, op->error.status)) return BWI_STEP_AGAIN;
     struct bw_error e = op->error;
     if (e.status == 0 && op->size_bytes != pack->file_bytes) {
         (void)bwi_error_set(&e, BW_E_CORRUPT, "the file has %" PRIu64 " bytes, expected %" PRIu64, op->size_bytes,
                             pack->file_bytes);
     }
-    if (bwi_verify_is_damage(e.status)) return lost(g, &e);
+    if (bwi_is_damage(e.status)) return lost(g, &e);
     if (e.status != 0) {
-        const struct bwi_key key = bwi_verify_pack_key(g, g->pack);
+        const struct bwi_key key = bwi_pack_key_of(&g->meta.placement, g->pack);
         report(g, key.s, e.status, e.message);
-        g->skip[g->pack] = true;
+        g->known[g->pack].skip = true;
         return next_pack(g);
     }
     return g->v->fast ? next_pack(g) : go(g, GROUP_HEADER);
@@ -312,7 +332,7 @@ static enum bwi_step group_header(struct bwi_verify_group *g) {
         bwi_arena_acquire(g->v->ctx->arena, &g->header);
     }
     if (g->header.ptr == NULL) return BWI_STEP_WAIT;
-    const struct bwi_key key = bwi_verify_pack_key(g, g->pack);
+    const struct bwi_key key = bwi_pack_key_of(&g->meta.placement, g->pack);
     bwi_call_prepare(&g->call, BWI_STORE_READ, key.s);
     g->call.op.buf = g->header.ptr;
     g->call.op.bytes = (size_t)pack->header_bytes;
@@ -323,13 +343,16 @@ static enum bwi_step group_header(struct bwi_verify_group *g) {
 static enum bwi_step group_header_read(struct bwi_verify_group *g) {
     const struct bwi_pack_ref *pack = &g->meta.placement.packs[g->pack];
     if (g->call.busy) return BWI_STEP_WAIT;
+    if (ask_summary(g, g->call.op.error.status)) return BWI_STEP_AGAIN;
     struct bw_error e = g->call.op.error;
-    const struct bwi_xxh found = bwi_xxh_of(bwi_span(g->header.ptr, (size_t)pack->header_bytes));
-    if (e.status == 0 && !bwi_xxh_eq(&found, &pack->header)) {
-        (void)bwi_error_set(&e, BW_E_CORRUPT, "the header (%" PRIu64 " bytes) does not match its hash",
-                            pack->header_bytes);
+    if (e.status == 0) {
+        const struct bwi_xxh found = bwi_xxh_of(bwi_span(g->header.ptr, (size_t)pack->header_bytes));
+        if (!bwi_xxh_eq(&found, &pack->header)) {
+            (void)bwi_error_set(&e, BW_E_CORRUPT, "the header (%" PRIu64 " bytes) does not match its hash",
+                                pack->header_bytes);
+        }
     }
-    if (bwi_verify_is_damage(e.status)) {
+    if (bwi_is_damage(e.status)) {
         bwi_verify_report_pack(g, g->pack, &e, NULL, 0);
     } else if (e.status != 0) {
         report(g, g->call.key.s, e.status, e.message);
@@ -355,7 +378,7 @@ static void report_probes(struct bwi_verify_group *g) {
         const uint32_t pack = places[g->bad[i]].pack;
         size_t n = 1;
         while (i + n < g->bad_count && places[g->bad[i + n]].pack == pack) n++;
-        const struct bwi_key key = bwi_verify_pack_key(g, pack);
+        const struct bwi_key key = bwi_pack_key_of(&g->meta.placement, pack);
         struct bw_error e = BW_ERROR_INIT;
         (void)bwi_error_set(&e, BW_E_CORRUPT,
                             "pack \"%s\": %zu extents do not match their hashes, the first is extent %" PRIu64
@@ -371,6 +394,7 @@ static enum bwi_step group_probes(struct bwi_verify_group *g) {
     if (!bwi_verify_probes_step(g)) {
         return g->task.error.status != 0 ? go(g, GROUP_SETTLE) : BWI_STEP_WAIT;
     }
+    if (g->task.error.status == 0 && ask_summary(g, g->missing ? BW_E_NOTFOUND : 0)) return BWI_STEP_AGAIN;
     if (g->task.error.status == 0) report_probes(g);
     return go(g, GROUP_SETTLE);
 }
@@ -396,6 +420,7 @@ static enum bwi_step group_step(struct bwi_task *t) {
     case GROUP_HEADER_READ: return group_header_read(g);
     case GROUP_COPY: return group_copy(g);
     case GROUP_PROBES: return group_probes(g);
+    case GROUP_SUMMARY: return group_summary(g);
     case GROUP_SETTLE: break;
     }
     return group_settle(g);
@@ -425,7 +450,8 @@ void bwi_verify_group_free(struct bwi_verify_group *g) {
     bwi_pack_copy_fini(&g->copy);
     bwi_free(g->copy.bad);
     bwi_call_fini(&g->call);
-    bwi_free(g->skip);
+    bwi_call_fini(&g->look);
+    bwi_free(g->known);
     bwi_free(g->bad);
     *g = (struct bwi_verify_group){0};
 }

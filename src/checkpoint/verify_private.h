@@ -5,6 +5,7 @@
 #define BWI_CHECKPOINT_VERIFY_PRIVATE_H
 
 #include "checkpoint/extent_check.h"
+#include "checkpoint/history_head.h"
 #include "checkpoint/transfer.h"
 #include "checkpoint/verify.h"
 
@@ -31,6 +32,11 @@ struct bwi_verify_probe {
     char why[BWI_EXTENT_WHY_BYTES];
 };
 
+struct bwi_verify_pack {
+    bool own;  /* of this group of this checkpoint, not of another one that is referred to */
+    bool skip; /* its extents have been reported */
+};
+
 /* One group on one tier. A task, child of the verify. */
 struct bwi_verify_group {
     struct bwi_task task;
@@ -48,12 +54,16 @@ struct bwi_verify_group {
     struct bwi_call call;
     int object; /* that is inspected */
     unsigned bad_objects;
-    uint32_t pack; /* at hand */
-    bool *skip;    /* per pack: its extents have been reported */
+    struct bwi_call look;          /* whether the summary is still there */
+    int back;                      /* the state that wants to know */
+    bool still_there;              /* the answer */
+    uint32_t pack;                 /* at hand */
+    struct bwi_verify_pack *known; /* per pack */
     struct bwi_pack_copy copy;
     struct bwi_arena_wait header;
     uint64_t *bad; /* extents, of probes */
     size_t bad_count, bad_cap;
+    bool missing;  /* a pack was, for one of them */
     uint32_t item; /* of the extent at hand: probes go up */
     uint64_t next; /* extent */
     struct bwi_verify_probe probes[BWI_VERIFY_PROBES];
@@ -77,6 +87,9 @@ struct bwi_verify_work {
     uint64_t group_count[BWI_TIERS], pack_count[BWI_TIERS], byte_count[BWI_TIERS];
     struct bwi_buf index; /* what the layouts give */
     bool index_set;
+    size_t first_finding; /* of this verify */
+    struct bwi_head_read read;
+    struct bwi_head head;
 };
 
 /* verify_report.c. All add findings of severity 2. */
@@ -87,13 +100,10 @@ void bwi_verify_report(struct bwi_verify *v, enum bwi_tier tier, uint32_t group,
 /* A pack of a group is damaged, in these n extents (sorted in place); names the tensors that are hit. */
 void bwi_verify_report_pack(struct bwi_verify_group *g, uint32_t pack, const struct bw_error *why, uint64_t *bad,
                             size_t n);
-bool bwi_verify_is_damage(int status);
 
 /* verify_group.c */
 void bwi_verify_group_start(struct bwi_verify_group *g, struct bwi_loop *loop, struct bwi_task *parent);
 void bwi_verify_group_free(struct bwi_verify_group *g);
-struct bwi_key bwi_verify_pack_key(const struct bwi_verify_group *g, uint32_t pack);
-bool bwi_verify_pack_is_own(const struct bwi_verify_group *g, uint32_t pack);
 
 /* verify_probe.c: the extents that bwi_pack_copy does not answer for: in packs of other checkpoints, and compressed
  * ones. */

@@ -15,8 +15,7 @@ static bool next_extent(struct bwi_verify_group *g, uint64_t *ret) {
     const struct bwi_group_meta *m = &g->meta;
     for (; g->next < m->placement.extent_count; g->next++) {
         const struct bwi_place *p = &m->placement.places[g->next];
-        if (g->skip[p->pack]) continue;
-        if (p->codec == BWI_CODEC_RAW && bwi_verify_pack_is_own(g, p->pack)) continue;
+        if (g->known[p->pack].skip || (p->codec == BWI_CODEC_RAW && g->known[p->pack].own)) continue;
         *ret = g->next++;
         return true;
     }
@@ -35,7 +34,7 @@ static void begin(struct bwi_verify_group *g, struct bwi_verify_probe *p, uint64
                                    .g = g,
                                    .number = extent,
                                    .extent = bwi_extent_of(&m->content, &m->placement, g->item, extent),
-                                   .pack = bwi_verify_pack_key(g, m->placement.places[extent].pack)};
+                                   .pack = bwi_pack_key_of(&m->placement, m->placement.places[extent].pack)};
     const size_t need = bwi_extent_buffer_bytes(&p->extent);
     if (need > bwi_arena_budget(ctx_of(g)->arena)) {
         (void)bwi_error_set(&g->task.error, BW_E_LIMIT, "memory budget: an extent of pack \"%s\" needs %zu bytes",
@@ -58,13 +57,14 @@ static void end(struct bwi_verify_probe *p) {
 /* What could not be looked at is told at once; damage is collected, and told pack by pack. */
 static void bad(struct bwi_verify_probe *p, const struct bw_error *cause) {
     struct bwi_verify_group *g = p->g;
-    if (!bwi_verify_is_damage(cause->status)) {
+    if (!bwi_is_damage(cause->status)) {
         struct bw_error e = *cause;
         (void)bwi_error_wrap(&e, "extent %" PRIu64, p->number);
         bwi_verify_report(g->v, g->tier, g->group, p->pack.s, e.status, e.message);
-        g->skip[p->extent.place->pack] = true;
+        g->known[p->extent.place->pack].skip = true;
         return;
     }
+    g->missing |= cause->status == BW_E_NOTFOUND;
     if (g->bad_count >= BWI_VERIFY_BAD) return;
     if (!bwi_vec_reserve((void **)&g->bad, &g->bad_cap, g->bad_count + 1, sizeof *g->bad)) {
         (void)bwi_error_nomem(&g->task.error, g->bad_count * sizeof *g->bad, "damaged extents");
@@ -133,7 +133,7 @@ static bool end_check(struct bwi_verify_probe *p) {
         struct bw_error e = BW_ERROR_INIT;
         (void)bwi_error_set(&e, p->verdict, "%s", p->why);
         bad(p, &e);
-    } else if (!bwi_verify_pack_is_own(g, p->extent.place->pack)) { /* own packs were counted whole */
+    } else if (!g->known[p->extent.place->pack].own) { /* own packs were counted whole */
         g->bytes += p->extent.place->stored_bytes;
         bwi_progress_add(ctx_of(g), p->extent.place->stored_bytes);
     }

@@ -8,13 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool bwi_verify_is_damage(int status) {
-    return status == BW_E_CORRUPT || status == BW_E_NOTFOUND || status == BW_E_FORMAT || status == BW_E_COVERAGE;
-}
-
 static void count(struct bwi_verify *v, enum bwi_tier tier, uint32_t group, int status) {
     v->w->found[tier]++;
-    if (!bwi_verify_is_damage(status)) return;
+    if (!bwi_is_damage(status)) return;
     v->damaged_objects++;
     if (group != UINT32_MAX) v->w->bad[tier][group] = true;
 }
@@ -52,18 +48,19 @@ static int by_number(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-static uint32_t item_of(const struct bwi_content *c, uint64_t extent) {
-    uint32_t low = 0;
-    uint32_t high = c->item_count;
-    while (high - low > 1) { /* first_extent[low] <= extent < first_extent[high] */
-        const uint32_t mid = low + (high - low) / 2;
-        if (c->first_extent[mid] <= extent) {
-            low = mid;
+/* Whether any of the bad extents, which ascend, is the item's. */
+static bool is_hit(const struct bwi_content *c, uint32_t item, const uint64_t *bad, size_t n) {
+    size_t low = 0;
+    size_t high = n;
+    while (low < high) { /* to the first that is not before the item */
+        const size_t mid = low + (high - low) / 2;
+        if (bad[mid] < c->first_extent[item]) {
+            low = mid + 1;
         } else {
             high = mid;
         }
     }
-    return low;
+    return low < n && bad[low] < c->first_extent[item + 1];
 }
 
 static void name_text(struct bwi_span name, char *buf, size_t buf_bytes) {
@@ -79,50 +76,57 @@ struct hit {
     uint64_t named, more;
 };
 
+/* The first few are named, the rest is counted. */
+static bool may_name(struct hit *h) {
+    const bool may = h->named < BWI_VERIFY_NAMES;
+    *(may ? &h->named : &h->more) += 1;
+    return may;
+}
+
 static void name_hit(struct hit *h, const char *tensor, const char *what) {
-    if (h->named == BWI_VERIFY_NAMES) {
-        h->more++;
-        return;
-    }
-    h->named++;
     bwi_findings_add(h->g->v->findings, 2, h->e->status, bwi_tier_name(h->g->tier), &h->g->v->id, h->key, tensor,
                      "%s is hit: %s", what, h->e->message);
 }
 
-/* The item, and every box whose bytes it is. */
-static void item_hit(struct hit *h, uint32_t item) {
+static void name_box(struct hit *h, uint32_t box) {
     const struct bwi_layout *l = &h->g->meta.layout;
+    const struct bwi_span tensor = l->tensors[l->boxes[box].tensor].name;
     char name[256];
     char what[160];
-    if (item >= l->box_count) {
-        const struct bwi_blob *b = &l->blobs[item - l->box_count];
-        (void)bwi_format(what, sizeof what, "blob %s of rank %" PRIu32, bwi_shape_name_text(b->name).s, b->rank);
-        name_hit(h, NULL, what);
-        return;
+    name_text(tensor, name, sizeof name);
+    (void)bwi_format(what, sizeof what, "tensor %s", bwi_shape_name_text(tensor).s);
+    name_hit(h, name, what);
+}
+
+static void name_blob(struct hit *h, uint32_t blob) {
+    const struct bwi_blob *b = &h->g->meta.layout.blobs[blob];
+    char what[160];
+    (void)bwi_format(what, sizeof what, "blob %s of rank %" PRIu32, bwi_shape_name_text(b->name).s, b->rank);
+    name_hit(h, NULL, what);
+}
+
+/* One pass over the layout, however many extents are bad. A tied box is hit with the one whose bytes it has. */
+static void name_hits(struct hit *h, const uint64_t *bad, size_t n) {
+    const struct bwi_layout *l = &h->g->meta.layout;
+    const struct bwi_content *c = &h->g->meta.content;
+    for (uint32_t i = 0; i < l->box_count; i++) {
+        const uint32_t tied = l->boxes[i].tied;
+        if (is_hit(c, tied == BWI_NOT_TIED ? i : tied, bad, n) && may_name(h)) name_box(h, i);
     }
-    for (uint32_t i = item; i < l->box_count; i++) {
-        if (i != item && l->boxes[i].tied != item) continue;
-        const struct bwi_span tensor = l->tensors[l->boxes[i].tensor].name;
-        name_text(tensor, name, sizeof name);
-        (void)bwi_format(what, sizeof what, "tensor %s", bwi_shape_name_text(tensor).s);
-        name_hit(h, name, what);
+    for (uint32_t i = 0; i < l->blob_count; i++) {
+        if (is_hit(c, l->box_count + i, bad, n) && may_name(h)) name_blob(h, i);
     }
 }
 
 void bwi_verify_report_pack(struct bwi_verify_group *g, uint32_t pack, const struct bw_error *why, uint64_t *bad,
                             size_t n) {
-    const struct bwi_key key = bwi_verify_pack_key(g, pack);
+    const struct bwi_key key = bwi_pack_key_of(&g->meta.placement, pack);
     const struct bw_error cause = cause_of(why->status, why->message, key.s);
     const struct bw_error *e = &cause;
     struct hit h = {g, key.s, e, 0, 0};
-    uint32_t last = UINT32_MAX;
     count(g->v, g->tier, g->group, e->status);
     if (n > 1) qsort(bad, n, sizeof *bad, by_number);
-    for (size_t i = 0; i < n; i++) {
-        const uint32_t item = item_of(&g->meta.content, bad[i]);
-        if (item != last) item_hit(&h, item);
-        last = item;
-    }
+    if (n > 0) name_hits(&h, bad, n);
     if (h.named == 0) {
         bwi_findings_add(g->v->findings, 2, e->status, bwi_tier_name(g->tier), &g->v->id, key.s, NULL, "%s",
                          e->message);

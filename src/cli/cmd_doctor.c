@@ -10,12 +10,14 @@ static const char *given(const struct cli_args *args, enum cli_opt opt, const ch
 }
 
 int cmd_doctor(const struct cli_args *args, struct bw_error *err) {
-    const char *remote = given(args, OPT_REMOTE, "BREAKWATER_REMOTE");
-    const char *local = given(args, OPT_LOCAL, "BREAKWATER_LOCAL");
+    struct bw_doctor_options o = BW_DOCTOR_OPTIONS_INIT;
     struct bw_list *list = NULL;
-    if (remote == NULL && local == NULL)
+    o.remote_url = given(args, OPT_REMOTE, "BREAKWATER_REMOTE");
+    o.local_url = given(args, OPT_LOCAL, "BREAKWATER_LOCAL");
+    o.timeout_ms = cli_timeout_ms(args);
+    if (o.remote_url == NULL && o.local_url == NULL)
         return cli_usage(err, "no tier: give --remote URL or --local URL, or set BREAKWATER_REMOTE");
-    int rc = bw_doctor(remote, local, &list, err);
+    int rc = bw_doctor(&o, &list, err);
     if (rc < 0) return rc;
     if (args->opt[OPT_JSON].set) {
         json_t *root = cli_json_begin("doctor");

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/export.h"
+#include "cli/out_json.h"
 
 /* What transformers and huggingface_hub cut at, too. */
 #define SHARD_BYTES_DEFAULT UINT64_C(5000000000)
@@ -38,9 +39,24 @@ static void read_progress(void *ctx, struct bw_progress *ret) {
     cli_counter_read(&x->counter, ret);
 }
 
-static void report(const struct cli_export *x) {
+static void print_json(const struct cli_export *x) {
+    json_t *root = cli_json_begin("export");
+    json_t *files = cli_json_array();
+    for (size_t i = 0; i < x->shard_count; i++) cli_json_add(files, cli_json_text(x->shards[i].name));
+    cli_json_set(root, "run", cli_json_text(x->run));
+    cli_json_set(root, "checkpoint", cli_json_text(x->info.id));
+    cli_json_set(root, "step", cli_json_u64(x->info.step));
+    cli_json_set(root, "folder", cli_json_text(x->args->opt[OPT_TO].text));
+    cli_json_set(root, "files", files);
+    cli_json_set(root, "tensors", cli_json_u64(x->tensor_count));
+    cli_json_set(root, "tensors_left_out", cli_json_u64(x->skipped_count));
+    cli_json_set(root, "blobs", x->args->opt[OPT_WITH_BLOBS].set ? cli_json_u64(x->blob_count) : json_null());
+    cli_json_set(root, "bytes", cli_json_u64(x->total_bytes));
+    cli_json_print(root);
+}
+
+static void print_text(const struct cli_export *x) {
     char size[CLI_TEXT_BYTES];
-    if (x->skipped_count > 0) (void)fputs(x->skipped.data, stderr);
     (void)printf("%s: %zu tensor%s, %s in %zu file%s", x->info.id, x->tensor_count, cli_s(x->tensor_count),
                  cli_bytes_text(x->total_bytes, size), x->shard_count, cli_s(x->shard_count));
     if (x->args->opt[OPT_WITH_BLOBS].set) (void)printf(", %zu blob%s", x->blob_count, cli_s(x->blob_count));
@@ -50,6 +66,14 @@ static void report(const struct cli_export *x) {
         cli_print_escaped(x->args->opt[OPT_TO].text);
         (void)printf("/%s\n", x->shards[i].name);
     }
+}
+
+static void report(const struct cli_export *x) {
+    if (x->skipped_count > 0) (void)fputs(x->skipped.data, stderr);
+    if (x->args->opt[OPT_JSON].set)
+        print_json(x);
+    else
+        print_text(x);
 }
 
 int cmd_export(const struct cli_args *args, struct bw_error *err) {

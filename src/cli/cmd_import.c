@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include "cli/import.h"
+#include "cli/out_json.h"
 
 enum { WAIT_MS = 500, CLOSE_MS = 120000 };
-#define STALL_MS INT64_C(600000) /* without any progress; a slow tier is no reason to give up */
 
 struct importing {
     const struct cli_args *args;
@@ -45,6 +45,11 @@ static int check_run(const struct importing *im, struct bw_error *err) {
     return rc;
 }
 
+/* 0 means that nothing is too long. */
+static uint64_t forever(uint64_t timeout_ms) {
+    return timeout_ms != 0 ? timeout_ms : UINT64_MAX;
+}
+
 static int open_checkpointer(struct importing *im, struct bw_error *err) {
     struct bw_options o = BW_OPTIONS_INIT;
     uint64_t random = 0;
@@ -60,6 +65,7 @@ static int open_checkpointer(struct importing *im, struct bw_error *err) {
     o.local_url = im->tiers.local;
     o.remote_url = im->tiers.remote;
     o.memory_budget_bytes = im->tiers.memory_bytes;
+    if (im->args->opt[OPT_TIMEOUT].set) o.open_timeout_ms = o.io_timeout_ms = forever(im->tiers.timeout_ms);
     if (im->args->opt[OPT_ALLOW_NODE_LOCAL].set) o.flags |= BW_ALLOW_NODE_LOCAL;
     if (im->args->opt[OPT_ALLOW_SAME_DEVICE].set) o.flags |= BW_ALLOW_SAME_DEVICE;
     return bw_checkpointer_open(&o, &im->ck, err);
@@ -111,15 +117,16 @@ static uint64_t activity(struct bw_checkpointer *ck) {
            s.remote_store_calls;
 }
 
-static int wait_committed(struct bw_checkpointer *ck, struct bw_save *save, struct bw_error *err) {
+/* A slow tier is no reason to give up, one that does not answer is. */
+static int wait_committed(struct bw_checkpointer *ck, struct bw_save *save, uint64_t stall_ms, struct bw_error *err) {
     uint64_t last = activity(ck);
-    for (int64_t idle_ms = 0;;) {
+    for (uint64_t idle_ms = 0;;) {
         struct bw_error why = BW_ERROR_INIT;
         int rc = bw_save_wait(save, BW_COMMITTED, WAIT_MS, &why);
         uint64_t now = activity(ck);
         idle_ms = now != last ? 0 : idle_ms + WAIT_MS;
         last = now;
-        if (rc == BW_E_TIMEOUT && idle_ms < STALL_MS) continue;
+        if (rc == BW_E_TIMEOUT && idle_ms < stall_ms) continue;
         if (rc < 0) *err = why;
         return rc;
     }
@@ -131,7 +138,7 @@ static int run_import(void *ctx, struct bw_error *err) {
     int rc = bw_save_begin(im->ck, im->args->opt[OPT_STEP].number, &save, err);
     if (rc == 0) rc = describe(save, &im->source, err);
     if (rc == 0) rc = bw_save_start(save, err);
-    if (rc == 0) rc = wait_committed(im->ck, save, err);
+    if (rc == 0) rc = wait_committed(im->ck, save, forever(im->tiers.timeout_ms), err);
     if (rc == 0) bw_save_stats(save, &im->stats);
     bw_save_release(save);
     return rc;
@@ -156,19 +163,40 @@ static int save_and_close(struct importing *im, struct bw_error *err) {
     return rc < 0 ? rc : closed;
 }
 
+static void print_json(const struct importing *im) {
+    json_t *root = cli_json_begin("import");
+    json_t *files = cli_json_array();
+    for (size_t i = 0; i < im->source.file_count; i++) cli_json_add(files, cli_json_text(im->source.files[i].path));
+    cli_json_set(root, "run", cli_json_text(im->args->opt[OPT_RUN].text));
+    cli_json_set(root, "checkpoint", cli_json_text(im->stats.id));
+    cli_json_set(root, "step", cli_json_u64(im->args->opt[OPT_STEP].number));
+    cli_json_set(root, "tensors", cli_json_u64(im->source.tensor_count));
+    cli_json_set(root, "blobs", cli_json_u64(im->source.blob_count));
+    cli_json_set(root, "bytes", cli_json_u64(im->source.total_bytes));
+    cli_json_set(root, "files", files);
+    cli_json_print(root);
+}
+
+static void report(const struct importing *im) {
+    const struct cli_import *s = &im->source;
+    char size[CLI_TEXT_BYTES];
+    if (im->args->opt[OPT_JSON].set) {
+        print_json(im);
+        return;
+    }
+    (void)printf("%s: %zu tensor%s, %s from %zu file%s\n", im->stats.id, s->tensor_count, cli_s(s->tensor_count),
+                 cli_bytes_text(s->total_bytes, size), s->file_count, cli_s(s->file_count));
+}
+
 int cmd_import(const struct cli_args *args, struct bw_error *err) {
     struct importing im = {.args = args};
-    char size[CLI_TEXT_BYTES];
     if (!args->opt[OPT_RUN].set) return cli_usage(err, "expected --run RUN");
     if (!args->opt[OPT_STEP].set) return cli_usage(err, "expected --step STEP");
     int rc = cli_tiers(args, &im.tiers, err);
     if (rc == 0) rc = cli_import_open(args, &im.source, err);
     if (rc == 0) rc = check_run(&im, err);
     if (rc == 0) rc = save_and_close(&im, err);
-    if (rc == 0)
-        (void)printf("%s: %zu tensor%s, %s from %zu file%s\n", im.stats.id, im.source.tensor_count,
-                     cli_s(im.source.tensor_count), cli_bytes_text(im.source.total_bytes, size), im.source.file_count,
-                     cli_s(im.source.file_count));
+    if (rc == 0) report(&im);
     cli_import_close(&im.source);
     return rc;
 }

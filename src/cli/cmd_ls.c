@@ -88,7 +88,7 @@ static void checkpoint_cells(struct cli_table *t, const struct bw_checkpoint_row
     char text[CLI_TEXT_BYTES];
     cli_table_cell(t, "%llu", (unsigned long long)r->step);
     cli_table_cell(t, "%u", r->attempt);
-    cli_table_cell(t, "%u", r->tri);
+    cli_table_cell(t, "%u", r->save_try);
     if (r->world != 0)
         cli_table_cell(t, "%u", r->world);
     else

@@ -50,6 +50,7 @@ static int sweep(struct cli_work *work, const struct prune *p, struct bw_list **
     o.retire_ids = o.retire_count != 0 ? ids : NULL;
     o.grace_ms = args->opt[OPT_GRACE].set ? args->opt[OPT_GRACE].number : UINT64_MAX;
     o.drop_foreign = args->opt[OPT_DROP_FOREIGN].set;
+    o.retire_shelved = args->opt[OPT_SHELVED].set;
     int rc = bw_catalog_prune(work->catalog, work->run, &o, ret, err);
     free(ids);
     return rc;
@@ -97,7 +98,7 @@ int cmd_prune(const struct cli_args *args, struct bw_error *err) {
     struct prune p = {0};
     bool pins = args->opt[OPT_PIN].set || args->opt[OPT_UNPIN].set;
     bool rules = args->opt[OPT_KEEP_LAST].set || args->opt[OPT_RETIRE].set || args->opt[OPT_GRACE].set ||
-                 args->opt[OPT_DROP_FOREIGN].set;
+                 args->opt[OPT_DROP_FOREIGN].set || args->opt[OPT_SHELVED].set;
     struct cli_work work = {.args = args,
                             .call = prune,
                             .members = members,

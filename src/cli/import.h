@@ -24,8 +24,8 @@ struct cli_import {
 
 /* Opens what the operands name: files, or folders with a model in them. No tensor may come twice. */
 int cli_import_open(const struct cli_args *args, struct cli_import *ret, struct bw_error *err);
-void cli_import_close(struct cli_import *import);
+void cli_import_close(struct cli_import *m);
 /* Blobs and metadata of rank 0 that an export left in a folder. A second rank is BW_E_UNSUPPORTED. */
-int cli_import_blobs(struct cli_import *import, const char *folder, struct bw_error *err);
+int cli_import_blobs(struct cli_import *m, const char *folder, struct bw_error *err);
 
 #endif

@@ -107,7 +107,7 @@ json_t *cli_json_checkpoint(const struct bw_checkpoint_row *row) {
     cli_json_set(object, "id", cli_json_text(row->id));
     cli_json_set(object, "step", cli_json_u64(row->step));
     cli_json_set(object, "attempt", cli_json_u64(row->attempt));
-    cli_json_set(object, "try", cli_json_u64(row->tri));
+    cli_json_set(object, "try", cli_json_u64(row->save_try));
     cli_json_set(object, "world", cli_json_u64_or_null(row->world));
     cli_json_set(object, "groups", cli_json_u64_or_null(row->groups));
     cli_json_set(object, "state", cli_json_text(cli_state_word(row->state)));

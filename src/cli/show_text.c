@@ -11,7 +11,7 @@ static void print_head(const struct cli_show *s) {
     char time[CLI_TEXT_BYTES];
     char age[CLI_TEXT_BYTES];
     (void)printf("checkpoint  %s\nrun         %s\nstep        %llu\n", r->id, s->run, (unsigned long long)r->step);
-    (void)printf("made by     attempt %u, try %u\n", r->attempt, r->tri);
+    (void)printf("made by     attempt %u, try %u\n", r->attempt, r->save_try);
     (void)printf("state       %s, %s%s\n", cli_state_word(r->state), bw_level_name((int)r->level),
                  r->pinned != 0 ? ", pinned" : "");
     if (r->unix_ms != 0)

@@ -10,6 +10,7 @@ const struct cli_option cli_options[OPT_COUNT] = {
     [OPT_REMOTE] = {"remote", "URL", KIND_TEXT, false},
     [OPT_LOCAL] = {"local", "URL", KIND_TEXT, false},
     [OPT_MEMORY] = {"memory", "BYTES", KIND_BYTES, false},
+    [OPT_TIMEOUT] = {"timeout", "DURATION", KIND_DURATION, false},
     [OPT_JSON] = {"json", NULL, KIND_FLAG, false},
     [OPT_HELP] = {"help", NULL, KIND_FLAG, false},
     [OPT_ALLOW_NODE_LOCAL] = {"allow-node-local", NULL, KIND_FLAG, false},
@@ -33,6 +34,7 @@ const struct cli_option cli_options[OPT_COUNT] = {
     [OPT_RETIRE] = {"retire", "ID|STEP", KIND_TEXT, true},
     [OPT_RUN] = {"run", "RUN", KIND_TEXT, false},
     [OPT_SHARD_BYTES] = {"shard-bytes", "BYTES", KIND_BYTES, false},
+    [OPT_SHELVED] = {"shelved", NULL, KIND_FLAG, false},
     [OPT_SKIP_UNSUPPORTED] = {"skip-unsupported", NULL, KIND_FLAG, false},
     [OPT_STEP] = {"step", "STEP", KIND_STEP, false},
     [OPT_TENSORS] = {"tensors", "GLOB", KIND_TEXT, true},
@@ -49,6 +51,7 @@ static const struct cli_verb_option tier_options[] = {
     {OPT_REMOTE, "The remote tier, such as file:///lustre/bw. Default: $BREAKWATER_REMOTE."},
     {OPT_LOCAL, "The local tier of this node, such as file:///nvme/bw. Default: $BREAKWATER_LOCAL, else none."},
     {OPT_MEMORY, "Budget for buffers, at least 64MiB. Default: 256MiB."},
+    {OPT_TIMEOUT, "Fail when a tier does not answer for so long; 0 waits for ever. Default: 2min."},
     {0, NULL},
 };
 

@@ -11,6 +11,7 @@ enum cli_opt {
     OPT_REMOTE,
     OPT_LOCAL,
     OPT_MEMORY,
+    OPT_TIMEOUT,
     OPT_JSON,
     OPT_HELP,
     OPT_ALLOW_NODE_LOCAL,
@@ -34,6 +35,7 @@ enum cli_opt {
     OPT_RETIRE,
     OPT_RUN,
     OPT_SHARD_BYTES,
+    OPT_SHELVED,
     OPT_SKIP_UNSUPPORTED,
     OPT_STEP,
     OPT_TENSORS,
@@ -92,7 +94,7 @@ struct cli_verb {
     const struct cli_operand *operands;    /* ends with a name of NULL; may be NULL */
     const struct cli_verb_option *options; /* ends with a help of NULL; may be NULL */
     const struct cli_example *examples;    /* ends with a command of NULL; may be NULL */
-    bool tiers;                            /* takes --remote, --local and --memory */
+    bool tiers;                            /* takes --remote, --local, --memory and --timeout */
     bool json;                             /* takes --json */
 };
 

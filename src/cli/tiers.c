@@ -13,11 +13,16 @@ static const char *option_or_environment(const struct cli_args *args, enum cli_o
     return value != NULL && value[0] != '\0' ? value : NULL;
 }
 
+uint64_t cli_timeout_ms(const struct cli_args *args) {
+    return args->opt[OPT_TIMEOUT].set ? args->opt[OPT_TIMEOUT].number : CLI_TIMEOUT_MS;
+}
+
 int cli_tiers(const struct cli_args *args, struct cli_tiers *ret, struct bw_error *err) {
     struct cli_tiers tiers = {0};
     tiers.remote = option_or_environment(args, OPT_REMOTE, "BREAKWATER_REMOTE");
     tiers.local = option_or_environment(args, OPT_LOCAL, "BREAKWATER_LOCAL");
     tiers.memory_bytes = args->opt[OPT_MEMORY].set ? args->opt[OPT_MEMORY].number : CLI_MEMORY_DEFAULT;
+    tiers.timeout_ms = cli_timeout_ms(args);
     if (tiers.remote == NULL) return cli_usage(err, "no remote tier: give --remote URL or set BREAKWATER_REMOTE");
     if (tiers.memory_bytes < CLI_MEMORY_MIN)
         return cli_usage(err, "--memory: expected at least 64MiB, found \"%s\"", args->opt[OPT_MEMORY].text);
@@ -31,6 +36,7 @@ int cli_catalog_open(const struct cli_tiers *tiers, uint32_t flags, struct bw_ca
     o.remote_url = tiers->remote;
     o.local_url = tiers->local;
     o.memory_budget_bytes = tiers->memory_bytes;
+    o.io_timeout_ms = tiers->timeout_ms;
     return bw_catalog_open(&o, ret, err);
 }
 
@@ -81,14 +87,9 @@ int cli_choice_row(const struct cli_choice *choice, const char *run, const struc
 }
 
 int cli_newest_damaged(struct bw_catalog *catalog, const char *run, bool *ret, struct bw_error *err) {
-    struct bw_list *list = NULL;
     struct bw_run_info r;
-    bool damaged = false;
-    int rc = bw_catalog_runs(catalog, &list, err);
-    for (size_t i = 0; rc == 0 && bw_list_run(list, i, &r); i++)
-        if (strcmp(r.run, run) == 0) damaged = r.status == BW_E_CORRUPT;
-    bw_list_free(list);
-    if (rc == 0) *ret = damaged;
+    int rc = bw_catalog_run(catalog, run, &r, err);
+    if (rc == 0) *ret = r.status == BW_E_CORRUPT;
     return rc;
 }
 
@@ -109,6 +110,7 @@ int cli_reader_open(const struct cli_tiers *tiers, const char *run, const struct
     o.id = choice->by_id ? choice->id : NULL;
     o.step = choice->by_id ? UINT64_MAX : choice->step;
     o.memory_budget_bytes = memory_bytes;
+    o.io_timeout_ms = tiers->timeout_ms;
     return bw_reader_open(&o, ret, err);
 }
 

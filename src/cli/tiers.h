@@ -13,10 +13,15 @@ struct cli_tiers {
     const char *remote; /* never NULL */
     const char *local;  /* NULL: none */
     uint64_t memory_bytes;
+    uint64_t timeout_ms; /* without an answer; 0: for ever */
 };
 
 #define CLI_MEMORY_DEFAULT (UINT64_C(256) << 20)
 #define CLI_MEMORY_MIN     (UINT64_C(64) << 20)
+#define CLI_TIMEOUT_MS     UINT64_C(120000)
+
+/* The value of --timeout, or its default. */
+uint64_t cli_timeout_ms(const struct cli_args *args);
 
 /* From the options, else from the environment. No remote tier is wrong usage. */
 int cli_tiers(const struct cli_args *args, struct cli_tiers *ret, struct bw_error *err);

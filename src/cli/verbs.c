@@ -111,6 +111,7 @@ static const struct cli_verb_option prune_options[] = {
     {OPT_KEEP_EVERY, "Besides, keep every checkpoint whose step is a multiple of STEPS."},
     {OPT_KEEP_YOUNGER, "Besides, keep everything committed less than DURATION ago."},
     {OPT_RETIRE, "Retire this checkpoint, live or shelved. May be given several times."},
+    {OPT_SHELVED, "Retire all that a rollback or a fresh start has set aside, but for pinned ones."},
     {OPT_PIN, "Pin this checkpoint: no rule retires it. May be given several times."},
     {OPT_UNPIN, "Unpin this checkpoint. May be given several times."},
     {OPT_GRACE, "Leave data that died less than DURATION ago. Default: 1h."},
@@ -121,6 +122,7 @@ static const struct cli_verb_option prune_options[] = {
 static const struct cli_example prune_examples[] = {
     {"breakwater prune gpt --keep-last 3 --keep-every 10000", "What would go?"},
     {"breakwater prune gpt --keep-last 3 --keep-every 10000 --yes", "Let it go."},
+    {"breakwater prune gpt --shelved --yes", "Drop what a rollback has set aside."},
     {"breakwater prune gpt --pin 120000 --yes", "Keep one for ever."},
     {0},
 };
@@ -253,6 +255,7 @@ const struct cli_verb cli_verbs[] = {
         .options = export_options,
         .examples = export_examples,
         .tiers = true,
+        .json = true,
     },
     {
         .name = "import",
@@ -266,6 +269,7 @@ const struct cli_verb cli_verbs[] = {
         .options = import_options,
         .examples = import_examples,
         .tiers = true,
+        .json = true,
     },
     {
         .name = "drain",
@@ -286,8 +290,9 @@ const struct cli_verb cli_verbs[] = {
         .brief = "retire old checkpoints and delete what is dead",
         .text = "Retires live checkpoints that no rule keeps, and those that are named, then deletes dead data on each "
                 "tier that is given. Never touched are the newest checkpoint, pinned ones, what others refer to, and "
-                "what is still being written. Without rules nothing is retired, and only dead data is deleted. With "
-                "nothing but --pin and --unpin nothing is deleted.\n\n"
+                "what is still being written. Without rules nothing is retired, and only dead data is deleted; "
+                "shelved checkpoints stay until --shelved or --retire lets them go. With nothing but --pin and --unpin "
+                "nothing is deleted.\n\n"
                 "Without --yes this is a dry run. Pins are set before the rules are applied; a dry run leaves out what "
                 "--pin would protect, but cannot foresee what --unpin would let go.",
         .operands = run_operand,
@@ -343,7 +348,8 @@ const struct cli_verb cli_verbs[] = {
         .brief = "check what this machine and these tiers can do",
         .text = "Checks direct I/O, io_uring, huge pages, userfaultfd, locked memory and free space, and races the "
                 "creation of objects to see whether an object is really created once. Works on folders that "
-                "are no stores yet, and leaves nothing behind. At least one tier must be given.",
+                "are no stores yet, and leaves nothing behind. A tier that does not answer within --timeout is a "
+                "finding, and the other one is examined all the same. At least one tier must be given.",
         .examples = doctor_examples,
         .tiers = true,
         .json = true,

@@ -132,6 +132,11 @@ struct bwi_inventory { /* launches/<launch>/<group>.json */
     struct bwi_hold *holds; /* ascending by (id, group) */
     size_t hold_count;
     char host[64];
+    /* The attempt that was current when this group read the history first: its launch can register only while that one
+     * still is. false: an inventory of version 1.0, which does not tell. */
+    bool seen_told;
+    bool seen_set; /* false: there was none */
+    uint32_t seen_number, seen_nonce;
 };
 int bwi_inventory_encode(const struct bwi_inventory *v, struct bwi_buf *out, struct bw_error *err);
 int bwi_inventory_decode(struct bwi_span in, struct bwi_inventory *ret, struct bw_error *err);
@@ -146,5 +151,22 @@ struct bwi_mark { /* failed/<group>, damaged/<group> */
 };
 int bwi_mark_encode(const struct bwi_mark *m, bool damaged, struct bwi_buf *out, struct bw_error *err);
 int bwi_mark_decode(struct bwi_span in, bool damaged, struct bwi_mark *ret, struct bw_error *err);
+
+struct bwi_era_end { /* under the name of an entry: no entry follows in this era; the next one begins at n + 1 */
+    char run[BWI_NAME_BUF];
+    uint32_t era;
+    uint64_t n;
+};
+int bwi_era_end_encode(const struct bwi_era_end *e, struct bwi_buf *out, struct bw_error *err);
+int bwi_era_end_decode(struct bwi_span in, struct bwi_era_end *ret, struct bw_error *err);
+
+struct bwi_refusal { /* launches/<launch>/refused.json: rank 0 could not register the launch, and why */
+    char launch[BWI_NAME_BUF];
+    uint64_t writer;
+    int32_t status;   /* enum bw_status */
+    char reason[512]; /* one line of UTF-8 */
+};
+int bwi_refusal_encode(const struct bwi_refusal *r, struct bwi_buf *out, struct bw_error *err);
+int bwi_refusal_decode(struct bwi_span in, struct bwi_refusal *ret, struct bw_error *err);
 
 #endif

@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ERA_MAX 999999u /* six digits in keys */
-
 #define BAD(writing, err, ...)  bwi_error_set(err, bwi_rule_bad(writing), BWI_ENTRY_WHAT ": " __VA_ARGS__)
 #define OVER(writing, err, ...) bwi_error_set(err, bwi_rule_over(writing), BWI_ENTRY_WHAT ": " __VA_ARGS__)
 
@@ -36,7 +34,7 @@ static int check_lineage(const struct bwi_entry *e, bool w, struct bw_error *err
 
 static int check_identity(const struct bwi_entry *e, bool w, struct bw_error *err) {
     if (!bwi_rule_name(e->run)) return BAD(w, err, "its run is no valid name");
-    if (e->era == 0 || e->era > ERA_MAX) return OVER(w, err, "era %u is not from 1 to %u", e->era, ERA_MAX);
+    if (e->era == 0 || e->era > BWI_ERA_MAX) return OVER(w, err, "era %u is not from 1 to %u", e->era, BWI_ERA_MAX);
     if (e->n == 0 || e->n > BWI_INT_MAX)
         return OVER(w, err, "n %llu is not from 1 to %llu", (unsigned long long)e->n, (unsigned long long)BWI_INT_MAX);
     const int rc = check_lineage(e, w, err);

@@ -261,7 +261,7 @@ static int read_kept(const struct input *in, const char *key, struct id_table *t
     void *room = NULL;
     int rc = bwi_json_array(in->o, key, ANY, &a, WHAT, in->err);
     if (rc == 0) rc = make_room(in, a, sizeof **ret, &room, ret_count);
-    if (rc < 0) return rc;
+    if (rc != 0 || room == NULL) return rc; /* NULL: there are none */
     *ret = room;
     for (size_t i = 0; i < *ret_count && rc == 0; i++) {
         char what[64];

@@ -39,6 +39,7 @@ struct bwi_key bwi_key_entry(const char *run, uint32_t era, uint64_t n); /* .../
 struct bwi_key bwi_key_launches(const char *run);                        /* .../launches/ */
 struct bwi_key bwi_key_launch(const char *run, const char *launch);      /* .../launches/<launch>/ */
 struct bwi_key bwi_key_inventory(const char *run, const char *launch, uint32_t group);
+struct bwi_key bwi_key_refusal(const char *run, const char *launch);
 struct bwi_key bwi_key_layouts(const char *run); /* .../layouts/ */
 struct bwi_key bwi_key_layouts_of(const char *run, uint32_t attempt, uint32_t nonce);
 /* The first 32 hex digits of the hash. */
@@ -81,6 +82,7 @@ enum bwi_key_kind {
     BWI_KEY_PACK,
     BWI_KEY_CONTENT,
     BWI_KEY_PLACEMENT,
+    BWI_KEY_REFUSAL,
 };
 struct bwi_key_parts {
     enum bwi_key_kind kind;

@@ -12,6 +12,7 @@ struct bwi_index_box {
     uint32_t item; /* in the group's layout */
     const uint64_t *offset;
     const uint64_t *extent;
+    uint32_t rank; /* that holds it, as the layout says; the encoded index does not: 0 in a decoded block */
 };
 
 struct bwi_index_tensor {

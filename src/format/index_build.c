@@ -19,7 +19,7 @@
 
 struct named {
     const struct bwi_tensor *tensor; /* in the layout of the first group that has it */
-    uint32_t group;                  /* that group */
+    uint32_t rank;                   /* the first of that group: what people know */
     uint32_t boxes;                  /* in all groups */
     uint32_t place;                  /* by name; set when sorted */
 };
@@ -77,15 +77,15 @@ static bool grow_named(struct bwi_index_builder *b) {
     return true;
 }
 
-static int differs(const struct named *old, uint32_t group, const struct bwi_tensor *t, struct bw_error *err) {
+static int differs(const struct named *old, uint32_t rank, const struct bwi_tensor *t, struct bw_error *err) {
     const struct bwi_tensor *o = old->tensor;
-    return bwi_error_set(err, BW_E_COVERAGE, "tensor %s: group %" PRIu32 " has %s, group %" PRIu32 " has %s",
-                         bwi_shape_name_text(t->name).s, old->group, bwi_shape_text(o->dtype, o->dims, o->shape).s,
-                         group, bwi_shape_text(t->dtype, t->dims, t->shape).s);
+    return bwi_error_set(err, BW_E_COVERAGE, "tensor %s: rank %" PRIu32 " has %s, rank %" PRIu32 " has %s",
+                         bwi_shape_name_text(t->name).s, old->rank, bwi_shape_text(o->dtype, o->dims, o->shape).s, rank,
+                         bwi_shape_text(t->dtype, t->dims, t->shape).s);
 }
 
 /* The number of a tensor by its name; a new one where the name is new. */
-static int name_tensor(struct bwi_index_builder *b, uint32_t group, const struct bwi_tensor *t, uint32_t *ret,
+static int name_tensor(struct bwi_index_builder *b, uint32_t rank, const struct bwi_tensor *t, uint32_t *ret,
                        struct bw_error *err) {
     uint64_t number = 0;
     bool was = false;
@@ -97,12 +97,12 @@ static int name_tensor(struct bwi_index_builder *b, uint32_t group, const struct
     }
     if (!was) {
         number = b->named_count++;
-        b->named[number] = (struct named){.tensor = t, .group = group};
+        b->named[number] = (struct named){.tensor = t, .rank = rank};
     }
     const struct named *n = &b->named[number];
     const struct bwi_tensor *o = n->tensor;
     if (o->dtype != t->dtype || o->dims != t->dims || !bwi_shape_same(t->dims, o->shape, t->shape)) {
-        return differs(n, group, t, err);
+        return differs(n, rank, t, err);
     }
     *ret = (uint32_t)number;
     return 0;
@@ -150,9 +150,10 @@ static int add(struct bwi_index_builder *b, uint32_t group, const struct bwi_lay
         return bwi_error_nomem(err, b->part_count * sizeof *b->parts, "groups of an index");
     }
     b->parts = ptr;
+    const uint32_t rank = l->rank_count > 0 ? l->ranks[0] : group;
     int rc = bwi_head_array(&BWI_INDEX_HEAD, &numbers, l->tensor_count, sizeof *numbers, err);
     for (uint32_t i = 0; i < l->tensor_count && rc == 0; i++) {
-        if (!guess(b, i, &l->tensors[i], &numbers[i])) rc = name_tensor(b, group, &l->tensors[i], &numbers[i], err);
+        if (!guess(b, i, &l->tensors[i], &numbers[i])) rc = name_tensor(b, rank, &l->tensors[i], &numbers[i], err);
     }
     if (rc == 0) rc = add_boxes(b, l, numbers, err);
     if (rc < 0) {
@@ -235,7 +236,7 @@ static void lay_boxes(struct bwi_index_builder *b) {
         for (uint32_t i = 0; i < part->layout->box_count; i++) {
             const struct bwi_box *box = &part->layout->boxes[i];
             struct bwi_index_tensor *t = &b->tensors[b->named[part->numbers[box->tensor]].place];
-            t->boxes[t->box_count++] = (struct bwi_index_box){part->group, i, box->offset, box->extent};
+            t->boxes[t->box_count++] = (struct bwi_index_box){part->group, i, box->offset, box->extent, box->rank};
         }
     }
 }
@@ -249,7 +250,7 @@ static int sort(struct bwi_index_builder *b, struct bw_error *err) {
     /* One more than there are, so that an index of nothing is known to be done, too. */
     if (rc == 0)
         rc = bwi_head_array(&BWI_INDEX_HEAD, &b->tensors, (uint64_t)b->named_count + 1, sizeof *b->tensors, err);
-    if (rc < 0) {
+    if (rc != 0) {
         drop_result(b);
         return rc;
     }
@@ -379,7 +380,7 @@ int bwi_index_builder_encode(struct bwi_index_builder *b, struct bwi_buf *out, s
     const size_t start = out->len;
     int rc = sort(b, err);
     if (rc == 0) rc = plan(b, &p, err);
-    if (rc < 0) return rc;
+    if (rc != 0) return rc;
     /* All at once: an index may have gigabytes. */
     if (p.bytes > SIZE_MAX || !bwi_buf_reserve(out, (size_t)p.bytes))
         return bwi_error_nomem(err, (size_t)p.bytes, "index");

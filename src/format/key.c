@@ -58,6 +58,10 @@ struct bwi_key bwi_key_inventory(const char *run, const char *launch, uint32_t g
     return make("runs/%s/launches/%s/%06" PRIu32 ".json", run, launch, group);
 }
 
+struct bwi_key bwi_key_refusal(const char *run, const char *launch) {
+    return make("runs/%s/launches/%s/refused.json", run, launch);
+}
+
 struct bwi_key bwi_key_layouts_of(const char *run, uint32_t attempt, uint32_t nonce) {
     return make("runs/%s/layouts/%" PRIu32 "-%08" PRIx32 "/", run, attempt, nonce);
 }
@@ -237,9 +241,11 @@ bool bwi_entry_name_parse(const char *name, uint32_t *ret_era, uint64_t *ret_n) 
 
 static bool parse_launches(struct bwi_span rest, struct bwi_key_parts *p) {
     struct bwi_span launch;
+    if (!take_part(&rest, &launch) || !get_name(launch, p->launch) || !take_suffix(&rest, ".json")) return false;
+    p->kind = BWI_KEY_REFUSAL;
+    if (is(rest, "refused")) return true;
     p->kind = BWI_KEY_INVENTORY;
-    return take_part(&rest, &launch) && get_name(launch, p->launch) && take_suffix(&rest, ".json") &&
-           get_group(rest, &p->group);
+    return get_group(rest, &p->group);
 }
 
 /* <attempt>-<nonce>/<hash> */

@@ -23,6 +23,7 @@
 #define BWI_PACKS_MAX           (UINT32_C(1) << 16) /* per group */
 #define BWI_REFS_MAX            8
 #define BWI_GROUPS_MAX          999999u /* six digits in keys */
+#define BWI_ERA_MAX             999999u /* the same */
 #define BWI_WORLD_MAX           (UINT32_C(1) << 24)
 #define BWI_GROUP_RANKS_MAX     64u /* ranks of one group; a node has at most 16 devices today */
 #define BWI_LAYOUT_BYTES_MAX    (UINT64_C(4) << 30)
@@ -33,7 +34,7 @@
 #define BWI_INDEX_BLOCK_BYTES   (UINT32_C(64) << 10) /* aimed at; one tensor with many boxes may be larger */
 #define BWI_MANIFEST_BYTES_MAX  (UINT64_C(512) << 20)
 #define BWI_ENTRY_BYTES_MAX     (UINT64_C(64) << 20)
-#define BWI_JSON_SMALL_MAX      (UINT64_C(1) << 20) /* store.json, marks */
+#define BWI_JSON_SMALL_MAX      (UINT64_C(1) << 20) /* store.json, marks, refusals */
 #define BWI_INVENTORY_BYTES_MAX (UINT64_C(16) << 20)
 #define BWI_LAUNCHES_KEPT       1000u /* launch ids remembered in an entry */
 #define BWI_HISTORY_KEPT        900u  /* entries kept: one page of every object store's listing */

@@ -10,10 +10,13 @@
 bool bwi_rule_line(const char *s, size_t bytes) {
     const size_t len = strnlen(s, bytes);
     if (len == bytes) return false;
-    for (size_t i = 0; i < len; i++) {
-        if ((unsigned char)s[i] < 0x20 || s[i] == 0x7f) return false;
+    for (size_t at = 0; at < len;) {
+        uint32_t code = 0;
+        const size_t n = bwi_utf8_next(bwi_span(s + at, len - at), &code);
+        if (n == 0 || code < 0x20 || (code >= 0x7f && code < 0xa0)) return false;
+        at += n;
     }
-    return bwi_utf8_valid(bwi_span(s, len));
+    return true;
 }
 
 bool bwi_rule_ascii(const char *s, size_t bytes) {

@@ -17,7 +17,7 @@ static inline int bwi_rule_over(bool writing) {
     return writing ? BW_E_LIMIT : BW_E_FORMAT;
 }
 
-/* A NUL within `bytes`, and before it one line of UTF-8 without control characters; may be empty. */
+/* A NUL within `bytes`, and before it one line of UTF-8 without control characters (C0, DEL, C1); may be empty. */
 bool bwi_rule_line(const char *s, size_t bytes);
 /* As above, printable ASCII. */
 bool bwi_rule_ascii(const char *s, size_t bytes);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The smaller JSON objects: store.json, the inventory of a launching group, and the marks for groups that gave up or
- * were found damaged. */
+/* The smaller JSON objects: store.json, the inventory of a launching group, the marks for groups that gave up or were
+ * found damaged, and rank 0's refusal of a launch. */
 #include "base/error.h"
 #include "base/vec.h"
 #include "format/history.h"
@@ -41,6 +41,7 @@ int bwi_store_id_decode(struct bwi_span in, struct bwi_store_id *ret, struct bw_
 
 #define INVENTORY        "inventory"
 #define INVENTORY_FORMAT "breakwater-inventory"
+#define INVENTORY_MINOR  1 /* 1.1 added "seen" */
 
 static int hold_cmp(const struct bwi_hold *a, const struct bwi_hold *b) {
     const int by_id = bwi_id_cmp(&a->id, &b->id);
@@ -72,6 +73,8 @@ static int check_inventory(const struct bwi_inventory *v, bool w, struct bw_erro
     if (!bwi_rule_name(v->job)) return bwi_error_set(err, bad, INVENTORY ": its job is no valid name");
     if (!bwi_rule_ascii(v->host, sizeof v->host))
         return bwi_error_set(err, bad, INVENTORY ": its host is not printable ASCII");
+    if (v->seen_told && v->seen_set && v->seen_number == 0)
+        return bwi_error_set(err, bad, INVENTORY ": the attempt that it has seen is number 0");
     int rc = bwi_rule_world(v->world, v->groups, w, INVENTORY, err);
     if (rc == 0 && v->group >= v->groups)
         rc = bwi_error_set(err, bad, INVENTORY ": group %u is not one of %u groups", v->group, v->groups);
@@ -106,11 +109,20 @@ static json_t *holds_of(const struct bwi_inventory *v, bool *failed) {
     return a;
 }
 
+static json_t *seen_of(const struct bwi_inventory *v, bool *failed) {
+    if (!v->seen_set) return json_null();
+    json_t *row = json_array();
+    bwi_json_push(row, bwi_json_of_u64(v->seen_number), failed);
+    bwi_json_push(row, bwi_json_of_hex(v->seen_nonce, 8), failed);
+    return row;
+}
+
 int bwi_inventory_encode(const struct bwi_inventory *v, struct bwi_buf *out, struct bw_error *err) {
     const int rc = check_inventory(v, true, err);
     if (rc < 0) return rc;
     bool failed = false;
-    json_t *o = bwi_json_start(INVENTORY_FORMAT, MAJOR, MINOR, &failed);
+    json_t *o = bwi_json_start(INVENTORY_FORMAT, MAJOR, v->seen_told ? INVENTORY_MINOR : 0, &failed);
+    if (v->seen_told) bwi_json_set(o, "seen", seen_of(v, &failed), &failed);
     bwi_json_set(o, "launch", json_string(v->launch), &failed);
     bwi_json_set(o, "job", json_string(v->job), &failed);
     bwi_json_set(o, "group", bwi_json_of_u64(v->group), &failed);
@@ -163,10 +175,26 @@ static int read_holds(const json_t *o, bool newer, struct bwi_inventory *v, stru
     return 0;
 }
 
+static int read_seen(const json_t *o, bool newer, struct bwi_inventory *v, struct bw_error *err) {
+    const json_t *row = json_object_get(o, "seen");
+    uint64_t nonce = 0;
+    if (json_is_null(row)) return 0;
+    if (!bwi_json_is_row(row, 2, newer) || !bwi_json_value_u32(json_array_get(row, 0), UINT32_MAX, &v->seen_number) ||
+        !bwi_json_value_hex(json_array_get(row, 1), 8, &nonce))
+        return bwi_error_set(err, BW_E_FORMAT, INVENTORY ": seen: expected null or [attempt, 8 hex digits]");
+    v->seen_set = true;
+    v->seen_nonce = (uint32_t)nonce;
+    return 0;
+}
+
 static int read_inventory(const json_t *o, struct bwi_inventory *v, struct bw_error *err) {
-    static const char *const known[] = {"launch", "job", "group", "groups", "world", "ranks", "holds", "host", NULL};
-    const bool newer = bwi_json_newer(o, MINOR);
-    int rc = bwi_json_head(o, INVENTORY_FORMAT, MAJOR, MINOR, known, INVENTORY, err);
+    static const char *const known[] = {"seen",  "launch", "job",   "group", "groups",
+                                        "world", "ranks",  "holds", "host",  NULL};
+    const bool newer = bwi_json_newer(o, INVENTORY_MINOR);
+    v->seen_told = bwi_json_newer(o, 0);
+    int rc =
+        bwi_json_head(o, INVENTORY_FORMAT, MAJOR, INVENTORY_MINOR, v->seen_told ? known : known + 1, INVENTORY, err);
+    if (rc == 0 && v->seen_told) rc = read_seen(o, newer, v, err);
     if (rc == 0) rc = bwi_json_name(o, "launch", v->launch, false, INVENTORY, err);
     if (rc == 0) rc = bwi_json_name(o, "job", v->job, false, INVENTORY, err);
     if (rc == 0) rc = bwi_json_u32(o, "group", UINT32_MAX, &v->group, INVENTORY, err);
@@ -264,5 +292,91 @@ int bwi_mark_decode(struct bwi_span in, bool damaged, struct bwi_mark *ret, stru
     if (rc == 0) rc = check_mark(&m, false, what, err);
     json_decref(o);
     if (rc == 0) *ret = m;
+    return rc;
+}
+
+/* --- refusals --- */
+
+#define REFUSAL        "refusal"
+#define REFUSAL_FORMAT "breakwater-refused"
+
+static int check_refusal(const struct bwi_refusal *r, bool w, struct bw_error *err) {
+    const int bad = bwi_rule_bad(w);
+    if (!bwi_rule_name(r->launch)) return bwi_error_set(err, bad, REFUSAL ": its launch is no valid name");
+    if (r->status >= 0) return bwi_error_set(err, bad, REFUSAL ": expected a negative status, found %d", r->status);
+    if (!bwi_rule_line(r->reason, sizeof r->reason))
+        return bwi_error_set(err, bad, REFUSAL ": its reason is not one line of UTF-8");
+    return 0;
+}
+
+int bwi_refusal_encode(const struct bwi_refusal *r, struct bwi_buf *out, struct bw_error *err) {
+    const int rc = check_refusal(r, true, err);
+    if (rc < 0) return rc;
+    bool failed = false;
+    json_t *o = bwi_json_start(REFUSAL_FORMAT, MAJOR, MINOR, &failed);
+    bwi_json_set(o, "launch", json_string(r->launch), &failed);
+    bwi_json_set(o, "writer", bwi_json_of_hex(r->writer, 16), &failed);
+    bwi_json_set(o, "status", json_integer(r->status), &failed);
+    bwi_json_set(o, "reason", json_string(r->reason), &failed);
+    return bwi_json_finish(o, failed, true, BWI_JSON_SMALL_MAX, REFUSAL, out, err);
+}
+
+int bwi_refusal_decode(struct bwi_span in, struct bwi_refusal *ret, struct bw_error *err) {
+    static const char *const known[] = {"launch", "writer", "status", "reason", NULL};
+    json_t *o = NULL;
+    int rc = bwi_json_size(in, BWI_JSON_SMALL_MAX, REFUSAL, err);
+    if (rc == 0) rc = bwi_json_decode_sealed(in, REFUSAL, &o, err);
+    if (rc < 0) return rc;
+    struct bwi_refusal r = {0};
+    rc = bwi_json_head(o, REFUSAL_FORMAT, MAJOR, MINOR, known, REFUSAL, err);
+    if (rc == 0) rc = bwi_json_name(o, "launch", r.launch, false, REFUSAL, err);
+    if (rc == 0) rc = bwi_json_writer(o, "writer", &r.writer, REFUSAL, err);
+    if (rc == 0) rc = read_status(o, &r.status, REFUSAL, err);
+    if (rc == 0) rc = bwi_json_text(o, "reason", r.reason, sizeof r.reason, REFUSAL, err);
+    if (rc == 0) rc = check_refusal(&r, false, err);
+    json_decref(o);
+    if (rc == 0) *ret = r;
+    return rc;
+}
+
+/* --- ends of eras --- */
+
+#define ERA_END        "end of era"
+#define ERA_END_FORMAT "breakwater-era-end"
+
+static int check_era_end(const struct bwi_era_end *e, bool w, struct bw_error *err) {
+    const int bad = bwi_rule_bad(w);
+    if (!bwi_rule_name(e->run)) return bwi_error_set(err, bad, ERA_END ": its run is no valid name");
+    if (e->era == 0 || e->era > BWI_ERA_MAX)
+        return bwi_error_set(err, bad, ERA_END ": expected an era from 1 to %u, found %u", BWI_ERA_MAX, e->era);
+    if (e->n == 0) return bwi_error_set(err, bad, ERA_END ": expected an n above 0, found 0");
+    return 0;
+}
+
+int bwi_era_end_encode(const struct bwi_era_end *e, struct bwi_buf *out, struct bw_error *err) {
+    const int rc = check_era_end(e, true, err);
+    if (rc < 0) return rc;
+    bool failed = false;
+    json_t *o = bwi_json_start(ERA_END_FORMAT, MAJOR, MINOR, &failed);
+    bwi_json_set(o, "run", json_string(e->run), &failed);
+    bwi_json_set(o, "era", bwi_json_of_u64(e->era), &failed);
+    bwi_json_set(o, "n", bwi_json_of_u64(e->n), &failed);
+    return bwi_json_finish(o, failed, true, BWI_JSON_SMALL_MAX, ERA_END, out, err);
+}
+
+int bwi_era_end_decode(struct bwi_span in, struct bwi_era_end *ret, struct bw_error *err) {
+    static const char *const known[] = {"run", "era", "n", NULL};
+    json_t *o = NULL;
+    int rc = bwi_json_size(in, BWI_JSON_SMALL_MAX, ERA_END, err);
+    if (rc == 0) rc = bwi_json_decode_sealed(in, ERA_END, &o, err);
+    if (rc < 0) return rc;
+    struct bwi_era_end e = {0};
+    rc = bwi_json_head(o, ERA_END_FORMAT, MAJOR, MINOR, known, ERA_END, err);
+    if (rc == 0) rc = bwi_json_name(o, "run", e.run, false, ERA_END, err);
+    if (rc == 0) rc = bwi_json_u32(o, "era", UINT32_MAX, &e.era, ERA_END, err);
+    if (rc == 0) rc = bwi_json_u64(o, "n", BWI_INT_MAX, &e.n, ERA_END, err);
+    if (rc == 0) rc = check_era_end(&e, false, err);
+    json_decref(o);
+    if (rc == 0) *ret = e;
     return rc;
 }

@@ -4,6 +4,7 @@
 #include "format/summary.h"
 #include "base/error.h"
 #include "format/head.h"
+#include "format/rules.h"
 #include <breakwater/tensor.h>
 #include <inttypes.h>
 
@@ -65,6 +66,8 @@ static int check_sizes(const struct bwi_summary *s, const struct bwi_blame *b) {
     if (rc == 0) rc = bwi_head_limit(b, s->content_bytes, BWI_CONTENT_BYTES_MAX, "bytes of content");
     if (rc == 0) rc = bwi_head_limit(b, s->placement_bytes, BWI_PLACEMENT_BYTES_MAX, "bytes of placement");
     if (rc == 0) rc = bwi_head_limit(b, s->pack_count, BWI_PACKS_MAX, "packs");
+    if (rc == 0) rc = bwi_head_limit(b, s->raw_bytes, BWI_INT_MAX, "raw bytes"); /* the manifest holds their sum */
+    if (rc == 0) rc = bwi_head_limit(b, s->stored_bytes, BWI_INT_MAX, "stored bytes");
     if (rc == 0 && (s->layout_bytes == 0 || s->content_bytes == 0 || s->placement_bytes == 0)) {
         rc = bwi_error_set(b->err, b->broken,
                            "%s: layout of %" PRIu64 ", content of %" PRIu64 ", placement of %" PRIu64

@@ -4,8 +4,8 @@
  * synced.
  *
  * All calls are safe on any thread, blocking, restart on EINTR, set O_CLOEXEC, and return a negative errno on failure.
- * Paths are relative to a directory descriptor. No call follows a symbolic link in the last component; opening for
- * reading refuses everything that is not a regular file (a FIFO or a device in a store must not block or be read).
+ * Paths are relative to a directory descriptor. No call follows a symbolic link in the last component; opening what is
+ * there refuses everything that is not a regular file (a FIFO or a device in a store must not block or be read).
  *
  * A write, truncate or reserve beyond RLIMIT_FSIZE raises SIGXFSZ, which kills by default, before it gives -EFBIG.
  * Library threads block the signal and get the error; whoever calls from a thread of the application leaves that choice
@@ -27,6 +27,7 @@ struct bwi_os_stat {
     uint64_t inode;
     int64_t mtime_ms;     /* wall clock; only for the age of leftovers */
     uint64_t alloc_bytes; /* st_blocks * 512 */
+    int64_t birth_ns;     /* wall clock; of directories that stat_fd looked at, 0 where the file system does not say */
 };
 
 struct bwi_os_space {
@@ -51,6 +52,8 @@ struct bwi_os {
     int (*open_read)(struct bwi_os *os, int dirfd,
                      const char *path); /* regular files only, else -EINVAL (symlinks too) */
     int (*open_new)(struct bwi_os *os, int dirfd, const char *path); /* O_CREAT | O_EXCL | O_RDWR */
+    /* A regular file to lock, made when it is missing. For reading and writing: NFS locks no other descriptor. */
+    int (*open_lock)(struct bwi_os *os, int dirfd, const char *path);
     int (*close)(struct bwi_os *os, int fd);
     int64_t (*pread)(struct bwi_os *os, int fd, void *buf, size_t n,
                      uint64_t offset); /* may be short at the end only */
@@ -75,7 +78,8 @@ struct bwi_os {
                     struct bwi_os_dirent *ret); /* 1, 0 at the end, negative; without . and .. */
     void (*dir_close)(struct bwi_os *os, struct bwi_os_dir *d);
     int (*space)(struct bwi_os *os, int fd, struct bwi_os_space *ret);
-    int (*lock)(struct bwi_os *os, int fd); /* flock exclusive, not waiting: -EWOULDBLOCK when taken */
+    int (*lock)(struct bwi_os *os, int fd);   /* flock exclusive, not waiting: -EWOULDBLOCK when taken */
+    int (*unlock)(struct bwi_os *os, int fd); /* at once: a forked child keeps what close alone would let go of */
     int (*advise_done)(struct bwi_os *os, int fd, uint64_t offset,
                        uint64_t bytes); /* the page cache may drop these bytes */
 };
@@ -110,7 +114,7 @@ struct bwi_os *bwi_os_fault_table(struct bwi_os_fault *f);
 /* The n-th call from now (1 = next) of the kinds in `mask` (bit per enum bwi_os_call) fails with `err`; for `repeat`
  * calls (UINT64_MAX: from then on for ever). n = 0 switches it off. A failing pwrite has written half of its bytes. A
  * failing close has closed; nothing else that fails has happened. A listing counts as READDIR, its opening too;
- * advise_done and dir_close are not counted and never fail. The sign of `err` does not matter. */
+ * unlock, advise_done and dir_close are not counted and never fail. The sign of `err` does not matter. */
 void bwi_os_fault_at(struct bwi_os_fault *f, uint64_t n, uint64_t repeat, uint32_t mask, int err);
 uint64_t bwi_os_fault_fired(const struct bwi_os_fault *f);                        /* how often a fault was delivered */
 uint64_t bwi_os_fault_count(const struct bwi_os_fault *f, enum bwi_os_call call); /* calls of a kind since the start */

@@ -65,6 +65,10 @@ static int fault_open_new(struct bwi_os *os, int dirfd, const char *path) {
     PASS(BWI_OS_OPEN, open_new, dirfd, path);
 }
 
+static int fault_open_lock(struct bwi_os *os, int dirfd, const char *path) {
+    PASS(BWI_OS_OPEN, open_lock, dirfd, path);
+}
+
 static int fault_close(struct bwi_os *os, int fd) {
     const int err = hit(os, BWI_OS_CLOSE);
     struct bwi_os *below = fault_of(os)->below;
@@ -148,6 +152,11 @@ static int fault_lock(struct bwi_os *os, int fd) {
     PASS(BWI_OS_LOCK, lock, fd);
 }
 
+static int fault_unlock(struct bwi_os *os, int fd) {
+    struct bwi_os *below = fault_of(os)->below;
+    return below->unlock(below, fd);
+}
+
 static int fault_advise_done(struct bwi_os *os, int fd, uint64_t offset, uint64_t bytes) {
     struct bwi_os *below = fault_of(os)->below;
     return below->advise_done(below, fd, offset, bytes);
@@ -158,6 +167,7 @@ static const struct bwi_os fault_table = {
     .open_dir = fault_open_dir,
     .open_read = fault_open_read,
     .open_new = fault_open_new,
+    .open_lock = fault_open_lock,
     .close = fault_close,
     .pread = fault_pread,
     .pwrite = fault_pwrite,
@@ -177,6 +187,7 @@ static const struct bwi_os fault_table = {
     .dir_close = fault_dir_close,
     .space = fault_space,
     .lock = fault_lock,
+    .unlock = fault_unlock,
     .advise_done = fault_advise_done,
 };
 

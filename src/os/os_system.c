@@ -48,18 +48,24 @@ static int check_regular(int fd) {
     return 0;
 }
 
-static int system_open_read(struct bwi_os *os, int dirfd, const char *path) {
-    /* Looked at before it is opened as well: opening alone wakes the writer of a FIFO and can start a device. */
+/* Opens what is there, if it is a regular file. It is looked at before it is opened as well: opening alone wakes the
+ * other side of a FIFO and can start a device. */
+static int open_regular(int dirfd, const char *path, int flags) {
     struct stat st;
     if (fstatat(dirfd, path, &st, AT_SYMLINK_NOFOLLOW) != 0) return -errno;
     if (!S_ISREG(st.st_mode)) return -EINVAL;
     int fd;
-    RESTART(fd, openat(dirfd, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+    RESTART(fd, openat(dirfd, path, flags | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
     if (fd < 0) return errno == ELOOP ? -EINVAL : -errno;
     const int rc = check_regular(fd);
     if (rc == 0) return fd;
-    (void)system_close(os, fd);
+    (void)close(fd);
     return rc;
+}
+
+static int system_open_read(struct bwi_os *os, int dirfd, const char *path) {
+    (void)os;
+    return open_regular(dirfd, path, O_RDONLY);
 }
 
 /* A mode that the umask made narrower is put right. File systems without modes (their mount options rule) refuse;
@@ -83,6 +89,12 @@ static int system_open_new(struct bwi_os *os, int dirfd, const char *path) {
     (void)system_close(os, fd);
     (void)unlinkat(dirfd, path, 0);
     return rc;
+}
+
+/* -ENOENT and -EEXIST: somebody made or removed the file at the same moment. */
+static int system_open_lock(struct bwi_os *os, int dirfd, const char *path) {
+    const int fd = open_regular(dirfd, path, O_RDWR);
+    return fd == -ENOENT ? system_open_new(os, dirfd, path) : fd;
 }
 
 /* Whether [offset, offset + n) can be addressed. */
@@ -133,13 +145,18 @@ static int system_truncate(struct bwi_os *os, int fd, uint64_t size) {
     return bwi_os_result(rc);
 }
 
+/* What its counts of blocks mean. f_bsize is the size of a good transfer, which may be another number (FUSE). */
+static uint64_t block_bytes(const struct statfs *fs) {
+    return (uint64_t)(fs->f_frsize > 0 ? fs->f_frsize : fs->f_bsize);
+}
+
 /* Whether all that is free would not be enough. A file system that does not say how much that is has no blocks. */
 static bool is_beyond_free(int fd, uint64_t bytes) {
     struct statfs fs;
     int rc;
     RESTART(rc, fstatfs(fd, &fs));
-    if (rc != 0 || fs.f_blocks == 0 || fs.f_bsize <= 0) return false;
-    return bytes / (uint64_t)fs.f_bsize > fs.f_bfree;
+    if (rc != 0 || fs.f_blocks == 0 || block_bytes(&fs) == 0) return false;
+    return bytes / block_bytes(&fs) > fs.f_bfree;
 }
 
 /* Not posix_fallocate: where the file system cannot reserve, the C library would write zeros through the whole file.
@@ -171,8 +188,11 @@ static void fill_stat(const struct stat *st, struct bwi_os_stat *ret) {
 static int system_stat_fd(struct bwi_os *os, int fd, struct bwi_os_stat *ret) {
     (void)os;
     struct stat st;
+    struct statx x;
     if (fstat(fd, &st) != 0) return -errno;
     fill_stat(&st, ret);
+    if (ret->type == BWI_OS_DIR && statx(fd, "", AT_EMPTY_PATH, STATX_BTIME, &x) == 0 && (x.stx_mask & STATX_BTIME))
+        ret->birth_ns = (int64_t)x.stx_btime.tv_sec * 1000000000 + x.stx_btime.tv_nsec;
     return 0;
 }
 
@@ -239,10 +259,9 @@ static int system_space(struct bwi_os *os, int fd, struct bwi_os_space *ret) {
     int rc;
     RESTART(rc, fstatfs(fd, &fs));
     if (rc != 0) return -errno;
-    const uint64_t block = (uint64_t)(fs.f_frsize > 0 ? fs.f_frsize : fs.f_bsize);
     *ret = (struct bwi_os_space){
-        .free_bytes = blocks_to_bytes(fs.f_bavail, block),
-        .total_bytes = blocks_to_bytes(fs.f_blocks, block),
+        .free_bytes = blocks_to_bytes(fs.f_bavail, block_bytes(&fs)),
+        .total_bytes = blocks_to_bytes(fs.f_blocks, block_bytes(&fs)),
         .fs_type = (uint64_t)fs.f_type & UINT32_MAX, /* a magic number of 32 bits, sign-extended on some machines */
     };
     return 0;
@@ -252,6 +271,13 @@ static int system_lock(struct bwi_os *os, int fd) {
     (void)os;
     int rc;
     RESTART(rc, flock(fd, LOCK_EX | LOCK_NB));
+    return bwi_os_result(rc);
+}
+
+static int system_unlock(struct bwi_os *os, int fd) {
+    (void)os;
+    int rc;
+    RESTART(rc, flock(fd, LOCK_UN));
     return bwi_os_result(rc);
 }
 
@@ -266,6 +292,7 @@ static const struct bwi_os system_table = {
     .open_dir = system_open_dir,
     .open_read = system_open_read,
     .open_new = system_open_new,
+    .open_lock = system_open_lock,
     .close = system_close,
     .pread = system_pread,
     .pwrite = system_pwrite,
@@ -285,6 +312,7 @@ static const struct bwi_os system_table = {
     .dir_close = bwi_os_system_dir_close,
     .space = system_space,
     .lock = system_lock,
+    .unlock = system_unlock,
     .advise_done = system_advise_done,
 };
 

@@ -102,7 +102,7 @@ static void list(struct bwi_bucket *b, struct bwi_store_op *op) {
         const struct bwi_object *o = b->objects[i];
         const char *name = o->key + skip, *slash = strchr(name, '/');
         size_t len = slash ? (size_t)(slash - name) : strlen(name);
-        room = bwi_store_names_add(&op->names, op->after, name, len, slash != NULL, o->len);
+        room = bwi_store_names_add(&op->names, op->after, name, len, slash != NULL);
         i = slash ? skip_child(b, op->key, name, len) : i + 1;
     }
     if (room) return;

@@ -10,6 +10,7 @@
 
 #define BWI_POSIX_DURABLE_SLOTS 1024u
 #define BWI_POSIX_DURABLE_WAYS  8u /* slots that one entry may lie in */
+#define BWI_POSIX_DOUBTS        16u
 #define BWI_POSIX_TMP_BYTES     24 /* ".<16 hex>.tmp" */
 #define BWI_POSIX_TRIES         8u /* of a creation whose directory vanishes under it */
 
@@ -21,10 +22,18 @@ struct bwi_posix {
     int root;
     bool read_only;
     unsigned in_flight; /* the loop's thread only */
-    /* Directories whose entry in the directory above is known to be on disk, as fingerprints of path, device and inode.
-     * Any thread. A fixed number, so that a long job does not grow; one that was pushed out costs one more fsync,
-     * nothing else. */
+    /* Directories whose entry in the directory above is known to be on disk, as fingerprints of path, device, inode and
+     * birth. Any thread. A fixed number, so that a long job does not grow; one that was pushed out costs one more
+     * fsync, nothing else. */
     _Atomic uint64_t durable[BWI_POSIX_DURABLE_SLOTS];
+    /* Objects whose name, or whose bytes, an fsync of this store failed to make durable. The kernel tells of a failed
+     * write once and may then call the same page clean, so that no later fsync proves anything about it. Any thread. */
+    struct bwi_posix_doubts {
+        atomic_bool any;                                   /* there has been one: until then nobody takes the lock */
+        atomic_flag lock;                                  /* held for a few comparisons */
+        char key[BWI_POSIX_DOUBTS][BWI_STORE_KEY_MAX + 1]; /* "": free */
+        bool all;                                          /* there were more than fit: every one is in doubt */
+    } doubts;
 };
 
 struct bwi_posix_upload {
@@ -69,10 +78,17 @@ int bwi_posix_open_tmp(struct bwi_store_op *op, int dirfd, char tmp[BWI_POSIX_TM
 int bwi_posix_publish(struct bwi_store_op *op, int dirfd, const char *tmp, const char *leaf);
 /* Puts tmp in place of leaf, whether that exists or not; tmp is gone whatever happens. */
 int bwi_posix_publish_over(struct bwi_store_op *op, int dirfd, const char *tmp, const char *leaf);
-/* Makes the new name durable. When that fails the outcome is unknown: the name may be seen already. */
-int bwi_posix_settle(struct bwi_store_op *op, int dirfd);
+/* Makes the new name of `key` durable. When that fails the outcome is unknown: the name may be seen already. */
+int bwi_posix_settle(struct bwi_store_op *op, const char *key, int dirfd);
 /* Makes an object that somebody else created durable. fd: it, open for reading. */
 int bwi_posix_settle_same(struct bwi_store_op *op, int dirfd, int fd);
+/* Whether an fsync of this store failed for the object: then only bytes and a name that are written anew can become
+ * durable. */
+bool bwi_posix_in_doubt(struct bwi_posix *p, const char *key);
+/* Whether that is so for an object directly below the prefix. */
+bool bwi_posix_doubt_in(struct bwi_posix *p, const char *prefix);
+/* The object (a key), or all below a prefix, is gone. */
+void bwi_posix_forget_doubt(struct bwi_posix *p, const char *key);
 
 /* posix_upload.c */
 void bwi_posix_begin(struct bwi_store_op *op);

@@ -4,7 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
-#define PASSES 4 /* over a directory that is filled again while it is emptied */
+#define LEFT_MS INT64_C(86400000) /* the age of a temporary that nobody makes an object of any more */
+#define PASSES  4                 /* over a directory that is filled again while it is emptied */
 
 /* Opens the directory of a prefix. -ENOENT, without an error: nothing is below it. */
 static int open_prefix(struct bwi_store_op *op) {
@@ -14,21 +15,25 @@ static int open_prefix(struct bwi_store_op *op) {
     return fd;
 }
 
-static int add_name(struct bwi_store_op *op, int dirfd, const struct bwi_os_dirent *e) {
-    struct bwi_os *os = bwi_posix_of(op)->os;
-    struct bwi_os_stat st = {0};
+static int add_name(struct bwi_store_op *op, const struct bwi_os_dirent *e) {
     size_t len = strlen(e->name);
     /* Names that no key can have (lost+found, an editor's backup) are not the store's. */
     if (e->type == BWI_OS_OTHER || !bwi_store_component_valid(e->name, len)) return 0;
-    if (e->type == BWI_OS_FILE) {
-        if (op->after && strcmp(e->name, op->after) <= 0) return 0;
-        int rc = os->stat_at(os, dirfd, e->name, &st);
-        if (rc == -ENOENT) return 0;
-        if (rc < 0) return bwi_store_errno(op, rc, "stat \"%s\"", e->name);
-        if (st.type != BWI_OS_FILE) return 0;
-    }
-    if (bwi_store_names_add(&op->names, op->after, e->name, len, e->type == BWI_OS_DIR, st.size_bytes)) return 0;
+    if (bwi_store_names_add(&op->names, op->after, e->name, len, e->type == BWI_OS_DIR)) return 0;
     return bwi_store_errno(op, -ENOMEM, "%zu names", op->names.len);
+}
+
+static bool is_tmp(const char *name) {
+    return name[0] == '.' && strspn(name + 1, "0123456789abcdef") == 16 && strcmp(name + 17, ".tmp") == 0;
+}
+
+/* A creation that is still at work after a day makes its temporary once more: only the clock's word is needed. */
+static void tidy(struct bwi_store_op *op, int dirfd, const char *name) {
+    struct bwi_posix *p = bwi_posix_of(op);
+    struct bwi_os_stat st;
+    if (!op->tidy || p->read_only || !is_tmp(name)) return;
+    if (p->os->stat_at(p->os, dirfd, name, &st) < 0 || st.type != BWI_OS_FILE) return;
+    if (st.mtime_ms < (int64_t)op->due_ns - LEFT_MS) (void)p->os->unlink(p->os, dirfd, name);
 }
 
 static int list_dir(struct bwi_store_op *op, int dirfd) {
@@ -39,7 +44,8 @@ static int list_dir(struct bwi_store_op *op, int dirfd) {
     if (rc == -ENOENT) return 0; /* removed since it was opened */
     if (rc < 0) return bwi_store_errno(op, rc, "open the directory for reading");
     while ((rc = os->dir_next(os, d, &e)) > 0) {
-        rc = add_name(op, dirfd, &e);
+        tidy(op, dirfd, e.name);
+        rc = add_name(op, &e);
         if (rc < 0) break;
     }
     if (rc < 0) bwi_store_errno(op, rc, "read the directory");
@@ -63,7 +69,11 @@ void bwi_posix_sync(struct bwi_store_op *op) {
     int dirfd = open_prefix(op);
     if (dirfd < 0) return;
     int rc = os->fsync(os, dirfd);
-    if (rc < 0) bwi_store_errno(op, rc, "fsync the directory");
+    if (rc < 0)
+        bwi_store_errno(op, rc, "fsync the directory");
+    else if (bwi_posix_doubt_in(bwi_posix_of(op), op->key))
+        bwi_store_fail(op, BW_E_IO,
+                       "an earlier fsync for a name in it failed, and no later one proves that it is there");
     os->close(os, dirfd);
 }
 
@@ -74,7 +84,10 @@ void bwi_posix_delete(struct bwi_store_op *op) {
     if (dirfd >= 0) {
         rc = os->unlink(os, dirfd, leaf);
         if (rc == -EISDIR) rc = -ENOENT; /* a prefix: there is no such object */
-        if (rc < 0 && rc != -ENOENT) bwi_store_errno(op, rc, "unlink");
+        if (rc < 0 && rc != -ENOENT)
+            bwi_store_errno(op, rc, "unlink");
+        else
+            bwi_posix_forget_doubt(bwi_posix_of(op), op->key);
         os->close(os, dirfd);
     }
     if (rc == -ENOENT) bw_error_clear(&op->error);
@@ -151,7 +164,7 @@ void bwi_posix_delete_prefix(struct bwi_store_op *op) {
     int parent = bwi_posix_open_parent(op, false, &leaf);
     if (parent == -ENOENT) bw_error_clear(&op->error);
     if (parent < 0) return;
-    remove_prefix(op, parent, leaf);
+    if (remove_prefix(op, parent, leaf) == 0) bwi_posix_forget_doubt(p, op->key);
     p->os->close(p->os, parent);
     bwi_posix_forget_durable(p);
 }

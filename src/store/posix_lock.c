@@ -7,25 +7,19 @@
 
 #define LOCK_NAME ".lock"
 
-static int open_lock(struct bwi_os *os, int dirfd) {
-    int fd = os->open_read(os, dirfd, LOCK_NAME);
-    if (fd == -ENOENT) fd = os->open_new(os, dirfd, LOCK_NAME);
-    return fd;
-}
-
 /* A file that was unlinked (a deletion of the prefix) after it was opened locks nobody out any more. */
 static int still_named(struct bwi_os *os, int dirfd, int fd) {
     struct bwi_os_stat open, named;
     int rc = os->stat_fd(os, fd, &open);
     if (rc == 0) rc = os->stat_at(os, dirfd, LOCK_NAME, &named);
-    if (rc < 0) return rc;
+    if (rc != 0) return rc;
     return open.inode == named.inode && open.device == named.device ? 0 : -ENOENT;
 }
 
 /* The locked descriptor. -ENOENT and -EEXIST: somebody made or removed the file at the same moment; again. */
 static int try_lock(struct bwi_store_op *op, int dirfd) {
     struct bwi_os *os = bwi_posix_of(op)->os;
-    int fd = open_lock(os, dirfd);
+    int fd = os->open_lock(os, dirfd, LOCK_NAME);
     if (fd == -EEXIST || fd == -ENOENT) return fd;
     if (fd < 0) return bwi_store_errno(op, fd, "open " LOCK_NAME);
     int rc = os->lock(os, fd);
@@ -70,6 +64,7 @@ void bwi_posix_lock(struct bwi_store_op *op) {
 void bwi_posix_unlock(struct bwi_store_op *op) {
     struct bwi_os *os = bwi_posix_of(op)->os;
     if (!op->lock) return;
+    os->unlock(os, op->lock->fd); /* a child that was forked meanwhile has the descriptor too */
     os->close(os, op->lock->fd);
     bwi_free(op->lock);
 }

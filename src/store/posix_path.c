@@ -16,9 +16,10 @@ static uint64_t mix(uint64_t h, uint64_t v) {
     return h ^ h >> 32;
 }
 
-/* The inode is part of it: a directory that was removed and made again by others is another one. */
+/* A directory that was removed and made again by others is another one: by its inode, or, since numbers are used
+ * again, by its birth where the file system tells that. */
 static uint64_t fingerprint(const char *path, size_t len, const struct bwi_os_stat *st) {
-    uint64_t h = mix(mix(UINT64_C(0x2545f4914f6cdd1d), st->device), st->inode);
+    uint64_t h = mix(mix(mix(UINT64_C(0x2545f4914f6cdd1d), st->device), st->inode), (uint64_t)st->birth_ns);
     for (size_t i = 0; i < len; i++) h = mix(h, (uint8_t)path[i]);
     return h ? h : 1;
 }
@@ -41,8 +42,10 @@ static void note_durable(struct bwi_posix *p, uint64_t id) {
                  id);
 }
 
-/* Makes the entry of the directory `fd`, at path[0, len), in `parent` durable. */
-static int make_durable(struct bwi_store_op *op, int parent, int fd, const char *path, size_t len, bool is_new) {
+/* Makes the entry `name` of the directory `fd`, at path[0, len), in `parent` durable. One that could not be is taken
+ * away again while it is empty, so that the next fsync has a new entry to write. */
+static int make_durable(struct bwi_store_op *op, int parent, int fd, const char *name, const char *path, size_t len,
+                        bool is_new) {
     struct bwi_posix *p = bwi_posix_of(op);
     struct bwi_os_stat st;
     int rc = p->os->stat_fd(p->os, fd, &st);
@@ -50,6 +53,7 @@ static int make_durable(struct bwi_store_op *op, int parent, int fd, const char 
     uint64_t id = fingerprint(path, len, &st);
     if (!is_new && known_durable(p, id)) return 0;
     rc = p->os->fsync(p->os, parent);
+    if (rc < 0) (void)p->os->rmdir(p->os, parent, name);
     if (rc < 0) return bwi_store_errno(op, rc, "fsync the directory above \"%.*s\"", (int)len, path);
     if (!known_durable(p, id)) note_durable(p, id);
     return 0;
@@ -97,7 +101,7 @@ int bwi_posix_open_dir(struct bwi_store_op *op, const char *path, size_t len, bo
         name[n] = '\0';
         bool is_new = false;
         int next = enter(op, fd, name, make, &is_new);
-        int rc = next >= 0 && make ? make_durable(op, fd, next, path, at + n, is_new) : 0;
+        int rc = next >= 0 && make ? make_durable(op, fd, next, name, path, at + n, is_new) : 0;
         if (fd != p->root) p->os->close(p->os, fd);
         if (next < 0) return next;
         if (rc < 0) {

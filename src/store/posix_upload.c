@@ -116,18 +116,28 @@ static int meet_existing(struct bwi_store_op *op, struct bwi_posix_upload *u) {
     return rc;
 }
 
+/* Whether this handle's own first upload of it is on disk cannot be known any more: this one takes its place. */
+static bool is_again(struct bwi_store_op *op, const struct bwi_posix_upload *u) {
+    struct bwi_posix *p = bwi_posix_of(op);
+    struct bwi_os_stat st;
+    if (!bwi_posix_in_doubt(p, u->base.key)) return false;
+    return p->os->stat_at(p->os, u->dirfd, u->leaf, &st) == 0 && st.type == BWI_OS_FILE &&
+           st.size_bytes == u->base.size_bytes;
+}
+
 void bwi_posix_finish(struct bwi_store_op *op) {
     struct bwi_os *os = bwi_posix_of(op)->os;
     struct bwi_posix_upload *u = bwi_posix_upload_of(op);
     int rc = seal(op, u);
-    if (rc == 0 && u->base.replace)
+    bool again = rc == 0 && !u->base.replace && is_again(op, u);
+    if (rc == 0 && (u->base.replace || again))
         rc = bwi_posix_publish_over(op, u->dirfd, u->tmp, u->leaf);
     else if (rc == 0)
         rc = bwi_posix_publish(op, u->dirfd, u->tmp, u->leaf);
     if (rc == 1)
         meet_existing(op, u);
-    else if (rc == 0 && bwi_posix_settle(op, u->dirfd) == 0)
-        op->outcome = BWI_STORE_CREATED;
+    else if (rc == 0 && bwi_posix_settle(op, u->base.key, u->dirfd) == 0)
+        op->outcome = again ? BWI_STORE_SAME : BWI_STORE_CREATED;
     if (op->error.status == BW_E_NOTFOUND) op->error.status = BW_E_IO; /* its directory was deleted meanwhile */
     discard(os, u);
 }

@@ -229,24 +229,13 @@ void bwi_store_complete(struct bwi_store_op *op) {
 void bwi_store_names_fini(struct bwi_store_names *n) {
     for (size_t i = 0; i < n->len; i++) bwi_free(n->name[i]);
     bwi_free(n->name);
-    bwi_free(n->size_bytes);
     *n = (struct bwi_store_names){0};
 }
 
-static bool names_reserve(struct bwi_store_names *n) {
-    size_t cap_names = n->cap, cap_sizes = n->cap;
-    void *names = n->name, *sizes = n->size_bytes;
-    bool ok = bwi_vec_reserve(&names, &cap_names, n->len + 1, sizeof *n->name);
+bool bwi_store_names_add(struct bwi_store_names *n, const char *after, const char *name, size_t len, bool prefix) {
+    void *names = n->name;
+    if (!bwi_vec_reserve(&names, &n->cap, n->len + 1, sizeof *n->name)) return false;
     n->name = names;
-    ok = ok && bwi_vec_reserve(&sizes, &cap_sizes, n->len + 1, sizeof *n->size_bytes);
-    n->size_bytes = sizes;
-    if (ok) n->cap = cap_names < cap_sizes ? cap_names : cap_sizes;
-    return ok;
-}
-
-bool bwi_store_names_add(struct bwi_store_names *n, const char *after, const char *name, size_t len, bool prefix,
-                         uint64_t size_bytes) {
-    if (!names_reserve(n)) return false;
     char *copy = bwi_malloc(len + 2);
     if (!copy) return false;
     memcpy(copy, name, len);
@@ -256,18 +245,14 @@ bool bwi_store_names_add(struct bwi_store_names *n, const char *after, const cha
         bwi_free(copy);
         return true;
     }
-    n->name[n->len] = copy;
-    n->size_bytes[n->len++] = prefix ? 0 : size_bytes;
+    n->name[n->len++] = copy;
     return true;
 }
 
 static void names_swap(struct bwi_store_names *n, size_t i, size_t j) {
     char *name = n->name[i];
-    uint64_t size = n->size_bytes[i];
     n->name[i] = n->name[j];
-    n->size_bytes[i] = n->size_bytes[j];
     n->name[j] = name;
-    n->size_bytes[j] = size;
 }
 
 static void names_sift(struct bwi_store_names *n, size_t at, size_t len) {
@@ -278,7 +263,7 @@ static void names_sift(struct bwi_store_names *n, size_t at, size_t len) {
     }
 }
 
-/* Heap sort: two arrays in step, no memory, no bad case. */
+/* Heap sort: no memory, no bad case. */
 void bwi_store_names_sort(struct bwi_store_names *n) {
     for (size_t i = n->len / 2; i-- > 0;) names_sift(n, i, n->len);
     for (size_t len = n->len; len > 1; len--) {

@@ -17,7 +17,8 @@
  *   - A failed fsync of an object is final: the operation fails, the object does not get its name, nothing is retried
  *     on that file.
  *   - BW_E_UNKNOWN from CREATE, FINISH, REPLACE: the object got its name, or may have got it, but whether that survives
- *     is not known (the directory could not be synced, the answer was lost). CREATE with the same bytes finds out.
+ *     is not known (the directory could not be synced, the answer was lost). CREATE with the same bytes finds out: it
+ *     believes no fsync after one that failed, but gives the name anew.
  *   - A symbolic link, FIFO or device in place of an object or directory is BW_E_IO; it is never followed or opened. */
 #ifndef BWI_STORE_STORE_H
 #define BWI_STORE_STORE_H
@@ -56,7 +57,7 @@ enum bwi_store_verb {
     BWI_STORE_ABORT,  /* upload: forgets it and its bytes. Never fails. Not while a WRITE of it is in flight; nor is
                          FINISH. */
     BWI_STORE_SYNC, /* key = prefix ending in '/' or "": names that others created directly below, and can be seen, are
-                       durable afterwards. */
+                       durable afterwards. BW_E_IO while one that this store created there is not known to be. */
     BWI_STORE_REPLACE, /* key, data: puts the right bytes over a damaged copy; only this and an upload begun with
                           `replace` change an object. Readers see the old or the new one whole. Missing: it is
                           created. */
@@ -72,10 +73,10 @@ struct bwi_store_upload; /* an object in the making */
 struct bwi_store_handle; /* an object kept open for reading */
 struct bwi_store_lock;
 
-/* Sorted names of a listing, relative to its prefix. Freed with bwi_store_names_fini. */
+/* Sorted names of a listing, relative to its prefix; no more than the names, because to ask about each object of a long
+ * listing is what shared file systems are slow at. Freed with bwi_store_names_fini. */
 struct bwi_store_names {
-    char **name;          /* NUL-terminated */
-    uint64_t *size_bytes; /* of objects; 0 for prefixes */
+    char **name; /* NUL-terminated */
     size_t len, cap;
 };
 void bwi_store_names_fini(struct bwi_store_names *n);
@@ -93,7 +94,9 @@ struct bwi_store_op {
     size_t bytes;
     size_t limit_bytes;
     uint64_t size_bytes; /* BEGIN: in. HEAD: out */
-    bool replace;        /* BEGIN: FINISH puts the object over an existing one, at once (repair of a damaged copy) */
+    bool tidy;    /* LIST: what creations that died left directly below goes, if it is older than a day. Nothing that
+                     cannot be removed fails the listing */
+    bool replace; /* BEGIN: FINISH puts the object over an existing one, at once (repair of a damaged copy) */
     struct bwi_store_upload *upload;  /* BEGIN: out. WRITE, FINISH, ABORT: in */
     struct bwi_store_handle **handle; /* READ, RELEASE: where the caller keeps it; NULL allowed for READ */
     struct bwi_store_lock *lock;      /* LOCK: out. UNLOCK: in */

@@ -81,6 +81,7 @@ static void prepare(struct bwi_posix *p, struct bwi_store_op *op) {
     bool refused = op->error.status != 0;
     if (op->verb == BWI_STORE_CREATE || op->verb == BWI_STORE_BEGIN || op->verb == BWI_STORE_REPLACE)
         op->due_ns = env->random_u64(env);
+    if (op->verb == BWI_STORE_LIST && op->tidy) op->due_ns = (uint64_t)env->unix_ms(env);
     if (op->verb == BWI_STORE_WRITE) {
         if (op->upload) bwi_store_write_begun(op);
         if (!refused) {
@@ -161,6 +162,7 @@ int bwi_store_posix_open(const char *path, const char *url, const struct bwi_sto
     if (!io) return bwi_error_set(err, BW_E_INVALID, "open store \"%s\": its loop has no transfer engine", url);
     struct bwi_posix *p = bwi_calloc(1, sizeof *p);
     if (!p) return bwi_error_nomem(err, sizeof *p, "a store");
+    atomic_flag_clear(&p->doubts.lock);
     p->base.submit = submit;
     p->base.close = close_store;
     snprintf(p->base.url, sizeof p->base.url, "%s", url);

@@ -43,8 +43,7 @@ void bwi_store_complete(struct bwi_store_op *op);
 
 bool bwi_store_component_valid(const char *name, size_t len);
 /* Adds a name if it is greater than `after`. false: out of memory. */
-bool bwi_store_names_add(struct bwi_store_names *n, const char *after, const char *name, size_t len, bool prefix,
-                         uint64_t size_bytes);
+bool bwi_store_names_add(struct bwi_store_names *n, const char *after, const char *name, size_t len, bool prefix);
 void bwi_store_names_sort(struct bwi_store_names *n);
 
 int bwi_store_posix_open(const char *path, const char *url, const struct bwi_store_options *o, struct bwi_store **ret,

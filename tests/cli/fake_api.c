@@ -2,7 +2,7 @@
 /* A public interface with a fixed world behind it, for tests of the command alone: what it parses, prints and returns.
  *
  * Run "gpt" has two live checkpoints, one shelved, one pending. "damaged" has damage, "lost" is superseded, "slow"
- * takes 1.5 s in verify and reports progress. The tier file:///none does not exist. */
+ * takes 1.5 s in verify and reports progress. The tier file:///none does not exist, file:///hangs does not answer. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,12 +107,19 @@ const char *bw_version(void) {
     return "0.1.0";
 }
 
+static int hangs(uint64_t timeout_ms, struct bw_error *err) {
+    char text[64];
+    (void)snprintf(text, sizeof text, "no answer for %llu ms from", (unsigned long long)timeout_ms);
+    return fail(err, BW_E_TIMEOUT, text, "file:///hangs");
+}
+
 int bw_catalog_open(const struct bw_catalog_options *o, struct bw_catalog **ret, struct bw_error *err) {
     struct bw_catalog c = {o->flags, 0};
     if (strcmp(o->remote_url, "file:///none") == 0)
         return fail(err, BW_E_NOTFOUND, "open remote tier: no such tier", o->remote_url);
     if (strncmp(o->remote_url, "file://", 7) != 0)
         return fail(err, BW_E_UNSUPPORTED, "open remote tier: no such kind of store:", o->remote_url);
+    if (strcmp(o->remote_url, "file:///hangs") == 0) return hangs(o->io_timeout_ms, err);
     *ret = copy(&c, sizeof c);
     return 0;
 }
@@ -141,6 +148,13 @@ int bw_catalog_runs(struct bw_catalog *c, struct bw_list **ret, struct bw_error 
     (void)c;
     (void)err;
     return give(RUNS, rows, 3, sizeof rows[0], ret);
+}
+
+int bw_catalog_run(struct bw_catalog *c, const char *run, struct bw_run_info *ret, struct bw_error *err) {
+    int rc = known(run, err);
+    (void)c;
+    *ret = (struct bw_run_info){.status = strcmp(run, "damaged") == 0 ? BW_E_CORRUPT : 0};
+    return rc;
 }
 
 int bw_catalog_checkpoints(struct bw_catalog *c, const char *run, struct bw_list **ret, struct bw_error *err) {
@@ -224,12 +238,13 @@ int bw_catalog_prune(struct bw_catalog *c, const char *run, const struct bw_prun
     for (size_t i = 0; i < o->retire_count; i++)
         if (strcmp(o->retire_ids[i], ID_NEW) == 0)
             return fail(err, BW_E_REFUSED, "retire: the newest checkpoint is never retired:", ID_NEW);
-    (void)snprintf(rows[0].message, sizeof rows[0].message, "%s (last %u, every %llu, younger %llu ms, grace %lld ms)",
-                   o->dry_run ? "would retire" : "retired", o->retention.keep_last,
-                   (unsigned long long)o->retention.keep_every_steps, (unsigned long long)o->retention.keep_younger_ms,
-                   (long long)o->grace_ms);
+    (void)snprintf(rows[0].message, sizeof rows[0].message,
+                   "%s%s (last %u, every %llu, younger %llu ms, grace %lld ms)",
+                   o->dry_run ? "would retire" : "retired", o->retire_shelved ? " what is shelved" : "",
+                   o->retention.keep_last, (unsigned long long)o->retention.keep_every_steps,
+                   (unsigned long long)o->retention.keep_younger_ms, (long long)o->grace_ms);
     (void)snprintf(rows[1].message, sizeof rows[1].message, "%s", o->dry_run ? "would delete" : "deleted");
-    return give(FINDINGS, rows, o->retention.keep_last > 0 ? 2 : 0, sizeof rows[0], ret);
+    return give(FINDINGS, rows, o->retention.keep_last > 0 || o->retire_shelved ? 2 : 0, sizeof rows[0], ret);
 }
 
 int bw_catalog_pin(struct bw_catalog *c, const char *run, const char *id, uint32_t pinned, struct bw_error *err) {
@@ -272,15 +287,14 @@ int bw_catalog_repair(struct bw_catalog *c, const char *run, uint32_t what, stru
     return give(FINDINGS, &f, strcmp(run, "damaged") == 0, sizeof f, ret);
 }
 
-int bw_doctor(const char *remote, const char *local, struct bw_list **ret, struct bw_error *err) {
+int bw_doctor(const struct bw_doctor_options *o, struct bw_list **ret, struct bw_error *err) {
     const struct bw_finding rows[] = {
         {0, 0, "", "", "huge pages", "", "2 MiB, 12 free"},
         {1, 0, "remote", "", "O_DIRECT", "", "refused by tmpfs: buffered I/O is used"},
         {2, BW_E_UNSUPPORTED, "local", "", "create once", "", "two of 8 racers made the same name"},
     };
-    (void)err;
-    (void)remote;
-    return give(FINDINGS, rows, local != NULL ? 3 : 2, sizeof rows[0], ret);
+    if (o->remote_url != NULL && strcmp(o->remote_url, "file:///hangs") == 0) return hangs(o->timeout_ms, err);
+    return give(FINDINGS, rows, o->local_url != NULL ? 3 : 2, sizeof rows[0], ret);
 }
 
 /* ---- reading: element i of a tensor is i; in the newer checkpoint every tenth of "b" differs ---- */
@@ -302,6 +316,7 @@ int bw_reader_open(const struct bw_reader_options *o, struct bw_restore **ret, s
     struct bw_restore *r = calloc(1, sizeof *r);
     int rc = known(o->run, err);
     if (r == NULL) abort();
+    if (strcmp(o->remote_url, "file:///hangs") == 0) rc = hangs(o->io_timeout_ms, err);
     r->newer = o->id != NULL ? strcmp(o->id, ID_NEW) == 0 : o->step != 1000;
     if (rc == 0 && o->id == NULL && o->step != UINT64_MAX && o->step != 1000 && o->step != 1200)
         rc = fail(err, BW_E_NOTFOUND, "no live checkpoint of that step in run", o->run);

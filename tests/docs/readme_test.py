@@ -46,6 +46,10 @@ class Readme(unittest.TestCase):
         self.assertEqual(self.launch("launch-1"), "step 1 is committed\n")
         self.assertEqual(self.launch("launch-2"), "step 2 is committed\n")
 
+    def test_it_is_short(self):
+        lines = readme_example.example().splitlines()
+        self.assertLessEqual(len([x for x in lines if x.strip() and not x.startswith("#include")]), 20)
+
     def test_it_says_how_it_is_used(self):
         done = subprocess.run([str(self.program)], capture_output=True, text=True, timeout=10, check=False)
         self.assertEqual(done.returncode, 2)

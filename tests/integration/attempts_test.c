@@ -46,23 +46,6 @@ static struct bw_checkpointer *open_as(struct scene *s, const char *job, const c
     return ck;
 }
 
-static struct bw_save *begin_state(struct bw_checkpointer *ck, uint64_t step, void *m) {
-    struct bw_save *v = begin(ck, step);
-    fill(m, STATE, step);
-    add_bytes(v, "w", m, STATE);
-    start(v);
-    return v;
-}
-
-static void save_state(struct bw_checkpointer *ck, uint64_t step) {
-    void *m = malloc(STATE);
-    must(m != NULL);
-    struct bw_save *v = begin_state(ck, step, m);
-    wait_for(v, BW_COMMITTED);
-    bw_save_release(v);
-    free(m);
-}
-
 /* --- two launches of one job ---- */
 
 static void the_older_launch_of_a_job_is_told_to_restart(void **state) {
@@ -73,7 +56,7 @@ static void the_older_launch_of_a_job_is_told_to_restart(void **state) {
     void *m = malloc(STATE);
     scene_make(&s);
     struct bw_checkpointer *older = open_as(&s, "job", "one");
-    save_state(older, 1);
+    save_filled(older, 1, STATE);
     struct bw_checkpointer *newer = open_as(&s, "job", "two");
     must(resumed_of(newer).step == 1 && resumed_of(newer).committed == 1);
     must_eq(resumed_of(newer).attempt, resumed_of(older).attempt + 1);
@@ -87,7 +70,7 @@ static void the_older_launch_of_a_job_is_told_to_restart(void **state) {
     }
     must_be(rc, BW_E_LAUNCH_LOST, &err, "two", "the older launch", __FILE__, __LINE__);
     must_fail(bw_save_begin(older, 3, &v, &err), BW_E_LAUNCH_LOST, &err, "two");
-    save_state(newer, 2);
+    save_filled(newer, 2, STATE);
     close_ok(newer);
     (void)bw_checkpointer_close(older, WAIT_MS, NULL);
     check_bytes(&s.p, 2, STATE, 2);
@@ -161,7 +144,7 @@ static int frozen_job(void *arg, unsigned slow) {
     o.local_url = local;
     if (slow) o.drain_bytes_per_s = 4 * MIB; /* seconds from LOCAL to COMMITTED */
     must_ok(bw_checkpointer_open(&o, &ck, &err), &err);
-    save_state(ck, 1);
+    save_filled(ck, 1, STATE);
     struct bw_save *v = begin(ck, 2);
     fill(m, STATE, 2);
     add_bytes(v, "w", m, STATE);
@@ -191,10 +174,10 @@ static void freeze_between_local_and_committed(struct scene *s, bool slow, unsig
     struct bw_checkpointer *newer = open_as(s, "newer", "second");
     const struct bw_resumed from = resumed_of(newer);
     must(from.from_checkpoint == 1);
-    save_state(newer, from.step + 1);
+    save_filled(newer, from.step + 1, STATE);
     (void)kill(pid, SIGCONT);
     must_eq(reap(pid), 0);
-    save_state(newer, from.step + 2);
+    save_filled(newer, from.step + 2, STATE);
     close_ok(newer);
     check_bytes(&s->p, from.step, STATE, from.step);
     check_bytes(&s->p, from.step + 2, STATE, from.step + 2);
@@ -324,8 +307,8 @@ static void a_fresh_start_needs_a_label_that_works_once(void **state) {
     struct bw_checkpointer *ck = NULL;
     scene_make(&s);
     ck = open_alone(&s.p, "one");
-    save_state(ck, 1);
-    save_state(ck, 2);
+    save_filled(ck, 1, STATE);
+    save_filled(ck, 2, STATE);
     close_ok(ck);
     struct bw_options o = options_of(&s.p, "two", 0, 1);
     o.resume = BW_RESUME_FRESH;
@@ -337,7 +320,7 @@ static void a_fresh_start_needs_a_label_that_works_once(void **state) {
     ck = resume_with(&s, "three", BW_RESUME_FRESH, 0, "afresh");
     must_eq(resumed_of(ck).from_checkpoint, 0);
     must_eq(history_of(&s.p).live, 0);
-    save_state(ck, 1);
+    save_filled(ck, 1, STATE);
     close_ok(ck);
     ck = resume_with(&s, "four", BW_RESUME_FRESH, 0, "afresh"); /* the launcher repeats its command line */
     must(resumed_of(ck).from_checkpoint == 1 && resumed_of(ck).step == 1);
@@ -353,7 +336,7 @@ static void a_rollback_shelves_what_is_newer_once(void **state) {
     struct bw_error err = BW_ERROR_INIT;
     scene_make(&s);
     struct bw_checkpointer *ck = open_alone(&s.p, "one");
-    for (uint64_t step = 1; step <= 4; step++) save_state(ck, step);
+    for (uint64_t step = 1; step <= 4; step++) save_filled(ck, step, STATE);
     close_ok(ck);
     struct bw_options o = options_of(&s.p, "none", 0, 1);
     o.resume = BW_RESUME_ROLLBACK;
@@ -363,8 +346,8 @@ static void a_rollback_shelves_what_is_newer_once(void **state) {
     ck = resume_with(&s, "two", BW_RESUME_ROLLBACK, 2, "to-two");
     must(resumed_of(ck).step == 2 && resumed_of(ck).committed == 1);
     must_eq(history_of(&s.p).live, 2);
-    save_state(ck, 3);
-    save_state(ck, 5);
+    save_filled(ck, 3, STATE);
+    save_filled(ck, 5, STATE);
     close_ok(ck);
     ck = resume_with(&s, "three", BW_RESUME_ROLLBACK, 2, "to-two");
     must_eq(resumed_of(ck).step, 5);
@@ -456,7 +439,7 @@ static int waiting_rank(void *arg, unsigned i) {
     const uint64_t began = clock_ms();
     must_fail(bw_checkpointer_open(&o, &ck, &err), BW_E_TIMEOUT, &err,
               rank == 0 ? "only 2 of 4 ranks of launch \"missing\" have arrived; missing: 1, 3"
-                        : "rank 0 has not registered");
+                        : "launch \"missing\""); /* rank 0's refusal, or the deadline that both have */
     must(clock_ms() - began >= 1400 && clock_ms() - began < FULL_OR(6000, 30000));
     return 0;
 }
@@ -472,6 +455,39 @@ static void ranks_that_are_missing_are_named(void **state) {
     must_fail(bw_catalog_history(c, RUN, &list, &err), BW_E_NOTFOUND, &err, RUN); /* nothing was registered */
     bw_catalog_close(c);
     close_ok(open_alone(&s.p, "later"));
+    scene_drop(&s);
+}
+
+static int hanging_rank(void *arg, unsigned rank) {
+    struct scene *s = arg;
+    struct bw_error err = BW_ERROR_INIT;
+    struct bw_options o = options_of(&s->p, "hang", rank, 2);
+    struct bw_checkpointer *ck = open_with(&o);
+    if (rank == 0) {
+        void *m = malloc(STATE);
+        struct bw_save *v = begin_filled(ck, 20, m, STATE);
+        wait_for(v, BW_REMOTE);
+        must_fail(bw_save_wait(v, BW_COMMITTED, 3000, &err), BW_E_TIMEOUT, &err,
+                  "is remote, not yet committed, and not complete for want of rank 1; it goes on");
+        bw_save_release(v);
+        must_fail(bw_checkpointer_close(ck, 500, &err), BW_E_TIMEOUT, &err,
+                  "step 20 is remote, and not complete for want of rank 1; it is left for the next launch");
+        free(m);
+    }
+    meet(s->board, 0, 2); /* until then rank 1 does nothing at all */
+    if (rank == 1) close_ok(ck);
+    return 0;
+}
+
+static void a_rank_that_hangs_is_named_by_waits_and_by_the_close(void **state) {
+    (void)state;
+    struct scene s;
+    scene_make(&s);
+    run_ranks(hanging_rank, &s, 2);
+    struct bw_checkpointer *next = open_alone(&s.p, "next");
+    must(!resumed_of(next).from_checkpoint);
+    save_filled(next, 30, STATE);
+    close_ok(next);
     scene_drop(&s);
 }
 
@@ -519,6 +535,7 @@ int main(void) {
         cmocka_unit_test(a_rank_that_is_restarted_alone_is_not_a_member),
         cmocka_unit_test(a_second_start_of_a_rank_is_not_a_member),
         cmocka_unit_test(ranks_that_are_missing_are_named),
+        cmocka_unit_test(a_rank_that_hangs_is_named_by_waits_and_by_the_close),
         cmocka_unit_test(ranks_that_disagree_are_told_so),
     };
     return run_cases(tests);

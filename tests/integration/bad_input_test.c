@@ -9,24 +9,22 @@
 struct run {
     struct place p;
     struct bw_checkpointer *ck;
-    unsigned char state[5000];
 };
+#define STATE 5000
 
 static void run_make(struct run *r) {
     place_make(&r->p);
     r->ck = open_alone(&r->p, "one");
-    fill(r->state, sizeof r->state, 1);
-    save_bytes(r->ck, 1, r->state, sizeof r->state);
+    save_filled(r->ck, 1, STATE);
 }
 
 /* Whatever was asked, the older checkpoint is there, and the handle goes on saving. */
 static void run_drop(struct run *r) {
-    check_bytes(&r->p, 1, sizeof r->state, 1);
+    check_bytes(&r->p, 1, STATE, 1);
     if (r->ck) {
-        fill(r->state, sizeof r->state, 1000);
-        save_bytes(r->ck, 1000, r->state, sizeof r->state);
+        save_filled(r->ck, 1000, STATE);
         close_ok(r->ck);
-        check_bytes(&r->p, 1000, sizeof r->state, 1000);
+        check_bytes(&r->p, 1000, STATE, 1000);
     }
     place_drop(&r->p);
 }
@@ -60,6 +58,7 @@ static void wrong_options_are_named(void **state) {
     OPEN_FAILS(o.struct_size = 0, BW_E_INVALID, "struct_size");
     OPEN_FAILS(o.struct_size = 17, BW_E_INVALID, "struct_size is 17");
     OPEN_FAILS(o.struct_size += 8, BW_E_INVALID, "struct_size");
+    OPEN_FAILS(o.struct_size -= 3, BW_E_INVALID, "struct_size"); /* ends inside a member */
     OPEN_FAILS(o.flags = 4, BW_E_INVALID, "flags");
     OPEN_FAILS(o.run = NULL, BW_E_INVALID, "run is missing");
     OPEN_FAILS(o.run = "", BW_E_INVALID, "run");
@@ -138,8 +137,10 @@ static void null_handles_are_allowed_or_named(void **state) {
     must_fail(bw_catalog_open(NULL, NULL, &err), BW_E_INVALID, &err, NULL);
     must_fail(bw_catalog_runs(NULL, &list, &err), BW_E_INVALID, &err, NULL);
     must_fail(bw_catalog_history(NULL, RUN, &list, &err), BW_E_INVALID, &err, NULL);
-    must_fail(bw_doctor(NULL, NULL, NULL, &err), BW_E_INVALID, &err, "ret_list");
-    must_ok(bw_doctor(NULL, NULL, &list, &err), &err); /* the machine alone */
+    struct bw_doctor_options d = BW_DOCTOR_OPTIONS_INIT;
+    must_fail(bw_doctor(&d, NULL, &err), BW_E_INVALID, &err, "ret_list");
+    must_fail(bw_doctor(NULL, &list, &err), BW_E_INVALID, &err, "options is null");
+    must_ok(bw_doctor(&d, &list, &err), &err); /* the machine alone */
     must(bw_list_count(list) > 0);
     bw_list_free(list);
     bw_error_clear(NULL);
@@ -214,8 +215,7 @@ static void wrong_tensors_are_named(void **state) {
     TENSOR_FAILS(t.name = "late", BW_E_STATE, "started already");
     must_fail(bw_save_blob(v, "late", "x", 1, &err), BW_E_STATE, &err, "started already");
     must_fail(bw_save_metadata(v, "{}", &err), BW_E_STATE, &err, "started already");
-    wait_for(v, BW_COMMITTED);
-    bw_save_release(v);
+    finish(v);
     struct bw_restore *restore = reader_of(&r.p, 2);
     struct bw_checkpoint_info info;
     must_ok(bw_restore_info(restore, &info, &err), &err);
@@ -272,10 +272,10 @@ static void the_greatest_step_can_be_saved(void **state) {
     (void)state;
     struct run r;
     run_make(&r);
-    save_bytes(r.ck, BW_STEP_MAX, r.state, sizeof r.state);
+    save_filled(r.ck, BW_STEP_MAX, STATE);
     close_ok(r.ck);
     r.ck = NULL;
-    check_bytes(&r.p, BW_STEP_MAX, sizeof r.state, 1);
+    check_bytes(&r.p, BW_STEP_MAX, STATE, BW_STEP_MAX);
     run_drop(&r);
 }
 
@@ -366,19 +366,10 @@ static void what_is_expected_is_compared_strictly(void **state) {
     place_make(&p);
     struct bw_checkpointer *ck = open_alone(&p, "one");
     struct bw_save *v = begin(ck, 1);
-    for (int i = 0; i < 3; i++) {
-        static const char *const names[] = {"a", "b", "c"};
-        struct bw_tensor t = BW_TENSOR_INIT;
-        t.dtype = BW_F32;
-        t.name = names[i];
-        t.data = m;
-        t.dims = 2;
-        t.shape = shape;
-        must_ok(bw_save_tensor(v, &t, &err), &err);
-    }
-    start(v);
-    wait_for(v, BW_COMMITTED);
-    bw_save_release(v);
+    add_box(v, "a", BW_F32, m, 2, shape, NULL, NULL);
+    add_box(v, "b", BW_F32, m, 2, shape, NULL, NULL);
+    add_box(v, "c", BW_F32, m, 2, shape, NULL, NULL);
+    commit(v);
     close_ok(ck);
     struct bw_restore *r = reader_of(&p, 1);
     struct bw_expected want[4] = {
@@ -436,6 +427,8 @@ static void what_does_not_exist_is_not_found(void **state) {
     o.flags = 0;
     o.struct_size = 5;
     must_fail(bw_reader_open(&o, &restore, &err), BW_E_INVALID, &err, "struct_size");
+    o.struct_size = (uint32_t)offsetof(struct bw_reader_options, io_timeout_ms) + 4;
+    must_fail(bw_reader_open(&o, &restore, &err), BW_E_INVALID, &err, "struct_size");
     struct bw_catalog_options co = BW_CATALOG_OPTIONS_INIT;
     must_fail(bw_catalog_open(&co, &c, &err), BW_E_INVALID, &err, "remote");
     co.remote_url = path_in(r.p.root, "nowhere");
@@ -446,6 +439,11 @@ static void what_does_not_exist_is_not_found(void **state) {
     co.flags = BW_CATALOG_READ_ONLY;
     must_ok(bw_catalog_open(&co, &c, &err), &err);
     must_fail(bw_catalog_checkpoints(c, "other", &list, &err), BW_E_NOTFOUND, &err, "\"other\"");
+    struct bw_run_info info;
+    must_fail(bw_catalog_run(c, "other", &info, &err), BW_E_NOTFOUND, &err, "\"other\"");
+    must_fail(bw_catalog_run(c, RUN, NULL, &err), BW_E_INVALID, &err, "null");
+    must_ok(bw_catalog_run(c, RUN, &info, &err), &err);
+    must(strcmp(info.run, RUN) == 0 && info.status == 0);
     must_fail(bw_catalog_checkpoints(c, "a/b", &list, &err), BW_E_INVALID, &err, "a/b");
     must_fail(bw_catalog_checkpoints(c, NULL, &list, &err), BW_E_INVALID, &err, "run");
     must_fail(bw_catalog_checkpoints(c, RUN, NULL, &err), BW_E_INVALID, &err, NULL);

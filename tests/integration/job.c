@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -121,15 +122,22 @@ struct bw_save *begin(struct bw_checkpointer *ck, uint64_t step) {
     return v;
 }
 
-void add_bytes(struct bw_save *v, const char *name, const void *data, uint64_t n) {
+void add_box(struct bw_save *v, const char *name, enum bw_dtype dtype, const void *data, uint32_t dims,
+             const uint64_t *shape, const uint64_t *offset, const uint64_t *extent) {
     struct bw_error err = BW_ERROR_INIT;
     struct bw_tensor t = BW_TENSOR_INIT;
-    t.dtype = BW_U8;
+    t.dtype = dtype;
     t.name = name;
     t.data = data;
-    t.dims = 1;
-    t.shape = &n;
+    t.dims = dims;
+    t.shape = shape;
+    t.offset = offset;
+    t.extent = extent;
     must_ok(bw_save_tensor(v, &t, &err), &err);
+}
+
+void add_bytes(struct bw_save *v, const char *name, const void *data, uint64_t n) {
+    add_box(v, name, BW_U8, data, 1, &n, NULL, NULL);
 }
 
 void start(struct bw_save *v) {
@@ -142,12 +150,35 @@ void wait_for(struct bw_save *v, enum bw_level level) {
     must_ok(bw_save_wait(v, level, WAIT_MS, &err), &err);
 }
 
+void finish(struct bw_save *v) {
+    wait_for(v, BW_COMMITTED);
+    bw_save_release(v);
+}
+
+void commit(struct bw_save *v) {
+    start(v);
+    finish(v);
+}
+
 void save_bytes(struct bw_checkpointer *ck, uint64_t step, const void *data, uint64_t n) {
     struct bw_save *v = begin(ck, step);
     add_bytes(v, "w", data, n);
+    commit(v);
+}
+
+void save_filled(struct bw_checkpointer *ck, uint64_t step, uint64_t n) {
+    void *m = malloc(n);
+    must(m != NULL);
+    finish(begin_filled(ck, step, m, n));
+    free(m);
+}
+
+struct bw_save *begin_filled(struct bw_checkpointer *ck, uint64_t step, void *m, uint64_t n) {
+    struct bw_save *v = begin(ck, step);
+    fill(m, n, step);
+    add_bytes(v, "w", m, n);
     start(v);
-    wait_for(v, BW_COMMITTED);
-    bw_save_release(v);
+    return v;
 }
 
 struct bw_restore *reader_of(const struct place *p, uint64_t step) {
@@ -289,6 +320,20 @@ uint64_t clock_ms(void) {
     struct timespec t;
     (void)clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+void limit_files(uint64_t bytes) {
+    struct rlimit r;
+    must_eq(getrlimit(RLIMIT_FSIZE, &r), 0);
+    r.rlim_cur = bytes;
+    must_eq(setrlimit(RLIMIT_FSIZE, &r), 0);
+}
+
+void unlimit_files(void) {
+    struct rlimit r;
+    must_eq(getrlimit(RLIMIT_FSIZE, &r), 0);
+    r.rlim_cur = r.rlim_max;
+    must_eq(setrlimit(RLIMIT_FSIZE, &r), 0);
 }
 
 void meet(struct board *b, unsigned place, unsigned count) {

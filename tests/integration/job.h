@@ -7,24 +7,12 @@
 #ifndef BW_TEST_JOB_H
 #define BW_TEST_JOB_H
 
+#include "sanitized.h"
 #include "test.h"
 #include <breakwater/breakwater.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/types.h>
-
-/* Sanitizers cost five to twenty times the time: the same cases run with less. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0
-#endif
-#define FULL_OR(full, less) (SANITIZED ? (less) : (full))
 
 #define MIB     UINT64_C(1048576)
 #define WAIT_MS UINT64_C(60000) /* longer than anything here takes: a wait that ends by it is a hang */
@@ -67,12 +55,21 @@ struct bw_checkpointer *open_alone(const struct place *p, const char *launch);
 void close_ok(struct bw_checkpointer *ck);
 struct bw_resumed resumed_of(struct bw_checkpointer *ck);
 struct bw_save *begin(struct bw_checkpointer *ck, uint64_t step);
+/* A box of a tensor; offset and extent NULL: all of it. Its memory is dense. */
+void add_box(struct bw_save *v, const char *name, enum bw_dtype dtype, const void *data, uint32_t dims,
+             const uint64_t *shape, const uint64_t *offset, const uint64_t *extent);
 /* A tensor of bytes under a name. */
 void add_bytes(struct bw_save *v, const char *name, const void *data, uint64_t n);
 void start(struct bw_save *v);
 void wait_for(struct bw_save *v, enum bw_level level);
+void finish(struct bw_save *v); /* waits until it is committed, and lets it go */
+void commit(struct bw_save *v); /* starts and finishes it */
 /* A whole save of one tensor "w", until it is committed. */
 void save_bytes(struct bw_checkpointer *ck, uint64_t step, const void *data, uint64_t n);
+/* The same of n bytes that the step is the seed of, which check_bytes looks for. begin_filled: in the caller's memory,
+ * and only started. */
+void save_filled(struct bw_checkpointer *ck, uint64_t step, uint64_t n);
+struct bw_save *begin_filled(struct bw_checkpointer *ck, uint64_t step, void *m, uint64_t n);
 /* The newest live checkpoint, or that of a step (UINT64_MAX: the newest). */
 struct bw_restore *reader_of(const struct place *p, uint64_t step);
 void read_bytes(struct bw_restore *r, const char *name, void *to, uint64_t n);
@@ -112,6 +109,9 @@ void raise_flag(atomic_int *flag);
 void await_flag(atomic_int *flag);
 void sleep_ms(unsigned ms);
 uint64_t clock_ms(void);
+/* No file of this process grows beyond so many bytes (BW_E_LIMIT, as from a quota of the file system). */
+void limit_files(uint64_t bytes);
+void unlimit_files(void);
 
 /* Runs main(arg, i) in a process of its own. */
 pid_t spawn(int (*main)(void *arg, unsigned i), void *arg, unsigned i);

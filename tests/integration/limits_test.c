@@ -116,9 +116,7 @@ static void memory_stays_within_the_budget(void **state) {
     struct bw_checkpointer *ck = open_alone(&p, "one");
     struct bw_save *v = begin(ck, 1);
     describe_whole(v, m);
-    start(v);
-    wait_for(v, BW_COMMITTED);
-    bw_save_release(v);
+    commit(v);
     bw_checkpointer_stats(ck, &stats);
     must(stats.memory_budget_bytes == BUDGET && stats.memory_peak_bytes <= BUDGET && stats.memory_peak_bytes > 0);
     close_ok(ck);
@@ -378,12 +376,8 @@ static void verify_all(const struct place *p) {
 #define STATE 300000
 
 static void save_three(const struct place *p) {
-    static unsigned char m[STATE];
     struct bw_checkpointer *ck = open_alone(p, "one");
-    for (uint64_t step = 1; step <= 3; step++) {
-        fill(m, sizeof m, step);
-        save_bytes(ck, step, m, sizeof m);
-    }
+    for (uint64_t step = 1; step <= 3; step++) save_filled(ck, step, STATE);
     close_ok(ck);
 }
 

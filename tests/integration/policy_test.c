@@ -7,7 +7,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,22 +16,13 @@
 
 static unsigned char ballast[BALLAST];
 
-static struct bw_save *begin_state(struct bw_checkpointer *ck, uint64_t step, void *m, bool slow) {
+static struct bw_save *begin_slow(struct bw_checkpointer *ck, uint64_t step, void *m) {
     struct bw_save *v = begin(ck, step);
     fill(m, STATE, step);
     add_bytes(v, "w", m, STATE);
-    if (slow) add_bytes(v, "ballast", ballast, BALLAST);
+    add_bytes(v, "ballast", ballast, BALLAST);
     start(v);
     return v;
-}
-
-static void save_state(struct bw_checkpointer *ck, uint64_t step) {
-    void *m = malloc(STATE);
-    must(m != NULL);
-    struct bw_save *v = begin_state(ck, step, m, false);
-    wait_for(v, BW_COMMITTED);
-    bw_save_release(v);
-    free(m);
 }
 
 /* A drain that takes seconds: 24 MiB at 6 MiB/s. */
@@ -54,15 +44,13 @@ static void a_save_too_many_waits_for_its_turn(void **state) {
     place_make(&p);
     struct bw_options o = slow_options(&p, "one");
     struct bw_checkpointer *ck = open_with(&o);
-    struct bw_save *v = begin_state(ck, 1, m, true);
+    struct bw_save *v = begin_slow(ck, 1, m);
     wait_for(v, BW_LOCAL);
     must_ok(bw_save_begin(ck, 2, &next, &err), &err); /* as long as it takes */
     must_eq(bw_save_level(v), BW_COMMITTED);
     bw_save_release(v);
     add_bytes(next, "w", m, STATE);
-    start(next);
-    wait_for(next, BW_COMMITTED);
-    bw_save_release(next);
+    commit(next);
     close_ok(ck);
     free(m);
     place_drop(&p);
@@ -78,14 +66,13 @@ static void its_wait_has_a_deadline(void **state) {
     struct bw_options o = slow_options(&p, "one");
     o.busy_timeout_ms = 100;
     struct bw_checkpointer *ck = open_with(&o);
-    struct bw_save *v = begin_state(ck, 1, m, true);
+    struct bw_save *v = begin_slow(ck, 1, m);
     wait_for(v, BW_CAPTURED);
     const uint64_t began = clock_ms();
     must_fail(bw_save_begin(ck, 2, &next, &err), BW_E_BUSY, &err, "step 2");
     must(clock_ms() - began >= 90 && clock_ms() - began < FULL_OR(1500, 20000));
-    wait_for(v, BW_COMMITTED);
-    bw_save_release(v);
-    save_state(ck, 2);
+    finish(v);
+    save_filled(ck, 2, STATE);
     close_ok(ck);
     free(m);
     place_drop(&p);
@@ -102,13 +89,12 @@ static void a_save_too_many_is_skipped(void **state) {
     struct bw_options o = slow_options(&p, "one");
     o.on_busy = BW_BUSY_SKIP;
     struct bw_checkpointer *ck = open_with(&o);
-    struct bw_save *v = begin_state(ck, 1, m, true);
+    struct bw_save *v = begin_slow(ck, 1, m);
     const uint64_t began = clock_ms();
     for (uint64_t step = 2; step <= 4; step++)
         must_fail(bw_save_begin(ck, step, &next, &err), BW_E_SKIPPED, &err, "skipped");
     must(clock_ms() - began < FULL_OR(1500, 20000));
-    wait_for(v, BW_COMMITTED); /* the steps that were skipped do it no harm */
-    bw_save_release(v);
+    finish(v); /* the steps that were skipped do it no harm */
     must_fail(bw_save_begin(ck, 3, &next, &err), BW_E_REFUSED, &err, "step 3");
     bool begun = false;
     for (unsigned i = 0; i < 1000 && !begun; i++) { /* what is left of the skipped ones may still be told */
@@ -119,9 +105,7 @@ static void a_save_too_many_is_skipped(void **state) {
     }
     must(begun);
     add_bytes(next, "w", m, STATE);
-    start(next);
-    wait_for(next, BW_COMMITTED);
-    bw_save_release(next);
+    commit(next);
     for (unsigned i = 0; i < 1000; i++) { /* a save ends a moment after its commit */
         bw_checkpointer_stats(ck, &stats);
         if (stats.saves_committed == 2) break;
@@ -147,13 +131,13 @@ static void a_save_too_many_fails(void **state) {
     o.on_busy = BW_BUSY_FAIL;
     o.saves_in_flight_max = 2;
     struct bw_checkpointer *ck = open_with(&o);
-    struct bw_save *v = begin_state(ck, 1, m, true), *w = begin_state(ck, 2, m2, false);
+    struct bw_save *v = begin_slow(ck, 1, m), *w = begin_filled(ck, 2, m2, STATE);
     must_fail(bw_save_begin(ck, 3, &next, &err), BW_E_BUSY, &err, "in flight");
     wait_for(v, BW_COMMITTED);
     wait_for(w, BW_COMMITTED);
     bw_save_release(v);
     bw_save_release(w);
-    save_state(ck, 3);
+    save_filled(ck, 3, STATE);
     close_ok(ck);
     check_bytes(&p, 2, STATE, 2);
     free(m);
@@ -171,26 +155,26 @@ static void a_cancelled_save_ends_and_the_next_one_works(void **state) {
     struct bw_options o = slow_options(&p, "one");
     struct bw_checkpointer *ck = open_with(&o);
     void *m = malloc(STATE);
-    save_state(ck, 1);
+    save_filled(ck, 1, STATE);
     struct bw_save *v = begin(ck, 2); /* before its start */
     add_bytes(v, "w", m, STATE);
     must_ok(bw_save_cancel(v, &err), &err);
     must_fail(bw_save_start(v, &err), BW_E_STATE, &err, NULL);
     must_fail(bw_save_wait(v, BW_COMMITTED, WAIT_MS, &err), BW_E_CANCELLED, &err, "step 2");
     bw_save_release(v);
-    v = begin_state(ck, 3, m, true); /* while it is captured */
+    v = begin_slow(ck, 3, m); /* while it is captured */
     must_ok(bw_save_cancel(v, &err), &err);
     memset(m, 0, STATE); /* and nobody reads it any more */
     must_fail(bw_save_wait(v, BW_COMMITTED, WAIT_MS, &err), BW_E_CANCELLED, &err, "step 3");
     must_eq(bw_save_error(v, &err), BW_E_CANCELLED);
     bw_save_release(v);
-    v = begin_state(ck, 4, m, true); /* while it drains */
+    v = begin_slow(ck, 4, m); /* while it drains */
     wait_for(v, BW_LOCAL);
     must_ok(bw_save_cancel(v, &err), &err);
     must_fail(bw_save_wait(v, BW_COMMITTED, WAIT_MS, &err), BW_E_CANCELLED, &err, "step 4");
     must_eq(bw_save_level(v), BW_LOCAL);
     bw_save_release(v);
-    v = begin_state(ck, 4, m, false); /* the same step again */
+    v = begin_filled(ck, 4, m, STATE); /* the same step again */
     wait_for(v, BW_COMMITTED);
     must_ok(bw_save_cancel(v, &err), &err); /* too late */
     must_eq(bw_save_level(v), BW_COMMITTED);
@@ -210,7 +194,7 @@ static void a_save_that_was_let_go_is_committed(void **state) {
     struct bw_checkpointer *ck = open_alone(&p, "one");
     for (uint64_t step = 1; step <= 3; step++) {
         void *m = malloc(STATE);
-        struct bw_save *v = begin_state(ck, step, m, false);
+        struct bw_save *v = begin_filled(ck, step, m, STATE);
         bw_save_release(v); /* waits for the capture */
         memset(m, 0xff, STATE);
         free(m);
@@ -227,7 +211,7 @@ static void a_save_that_was_never_started_is_dropped(void **state) {
     place_make(&p);
     struct bw_checkpointer *ck = open_alone(&p, "one");
     bw_save_release(begin(ck, 1));
-    save_state(ck, 1);
+    save_filled(ck, 1, STATE);
     struct bw_save *v = begin(ck, 2); /* closing drops it */
     (void)v;
     const int rc = bw_checkpointer_close(ck, WAIT_MS, &err);
@@ -250,8 +234,8 @@ static void what_is_local_at_the_deadline_is_left_for_the_next_launch(void **sta
     struct bw_options o = slow_options(&p, "one");
     o.drain_bytes_per_s = MIB; /* far too slow for the deadline */
     struct bw_checkpointer *ck = open_with(&o);
-    save_state(ck, 1);
-    struct bw_save *v = begin_state(ck, 2, m, true);
+    save_filled(ck, 1, STATE);
+    struct bw_save *v = begin_slow(ck, 2, m);
     wait_for(v, BW_LOCAL);
     const uint64_t began = clock_ms();
     must_fail(bw_checkpointer_close(ck, 200, &err), BW_E_TIMEOUT, &err, "step 2");
@@ -272,7 +256,7 @@ static void what_is_local_at_the_deadline_is_left_for_the_next_launch(void **sta
         must(i < 600);
         sleep_ms(50);
     }
-    save_state(ck, 3);
+    save_filled(ck, 3, STATE);
     close_ok(ck);
     check_bytes(&p, 2, STATE, 2);
     check_bytes(&p, 3, STATE, 3);
@@ -289,7 +273,7 @@ static void what_is_not_local_at_the_deadline_is_given_up(void **state) {
     const uint64_t n = FULL_OR(200, 40) * MIB;
     void *m = calloc(1, n);
     must(m != NULL);
-    save_state(ck, 1);
+    save_filled(ck, 1, STATE);
     struct bw_save *v = begin(ck, 2);
     add_bytes(v, "w", m, n);
     start(v);
@@ -298,7 +282,7 @@ static void what_is_not_local_at_the_deadline_is_given_up(void **state) {
     free(m); /* nobody reads it any more */
     ck = open_alone(&p, "two");
     must_eq(resumed_of(ck).step, rc == BW_E_CANCELLED ? 1 : 2);
-    save_state(ck, 3);
+    save_filled(ck, 3, STATE);
     close_ok(ck);
     place_drop(&p);
 }
@@ -322,7 +306,7 @@ static void events_tell_what_happens_and_the_descriptor_wakes(void **state) {
     while (bw_checkpointer_poll(ck, &e)) {
     }
     must(!readable(bw_checkpointer_fd(ck), 0));
-    bw_save_release(begin_state(ck, 1, m, false));
+    bw_save_release(begin_filled(ck, 1, m, STATE));
     while (!ended) {
         must(readable(bw_checkpointer_fd(ck), 60000));
         while (bw_checkpointer_poll(ck, &e)) {
@@ -360,13 +344,6 @@ static void events_that_nobody_takes_are_counted(void **state) {
 
 /* --- a failure that nobody waits for ---- */
 
-static void limit_files(rlim_t bytes) {
-    struct rlimit r;
-    must_eq(getrlimit(RLIMIT_FSIZE, &r), 0);
-    r.rlim_cur = bytes == RLIM_INFINITY ? r.rlim_max : bytes;
-    must_eq(setrlimit(RLIMIT_FSIZE, &r), 0);
-}
-
 static void await_end(struct bw_checkpointer *ck, uint64_t step, int want) {
     struct bw_event e = {0};
     while (e.type != BW_EVENT_SAVE_ENDED || e.step != step) {
@@ -385,31 +362,31 @@ static int failing_in_the_background(void *arg, unsigned single_tier) {
     struct bw_options o = options_of(p, "one", 0, 1);
     if (single_tier) o.local_url = NULL;
     struct bw_checkpointer *ck = open_with(&o);
-    save_state(ck, 1);
+    save_filled(ck, 1, STATE);
     limit_files(MIB);
-    struct bw_save *v = begin_state(ck, 2, m, false);
+    struct bw_save *v = begin_filled(ck, 2, m, STATE);
     bw_save_release(v);
     await_end(ck, 2, BW_E_LIMIT);
-    limit_files(RLIM_INFINITY);
-    save_state(ck, 3);
+    unlimit_files();
+    save_filled(ck, 3, STATE);
     must_fail(bw_checkpointer_close(ck, WAIT_MS, &err), BW_E_LIMIT, &err, "step 2");
     /* A failure that a wait has reported is not told twice. */
     o.launch = "two";
     ck = open_with(&o);
     limit_files(MIB);
-    v = begin_state(ck, 4, m, false);
+    v = begin_filled(ck, 4, m, STATE);
     must_fail(bw_save_wait(v, BW_COMMITTED, WAIT_MS, &err), BW_E_LIMIT, &err, "step 4");
     bw_save_release(v);
-    limit_files(RLIM_INFINITY);
+    unlimit_files();
     close_ok(ck);
     /* The events tell it too. */
     o.launch = "three";
     ck = open_with(&o);
     limit_files(MIB);
-    v = begin_state(ck, 5, m, false);
+    v = begin_filled(ck, 5, m, STATE);
     await_end(ck, 5, BW_E_LIMIT);
     must_eq(bw_save_error(v, &err), BW_E_LIMIT);
-    limit_files(RLIM_INFINITY);
+    unlimit_files();
     close_ok(ck);
     free(m);
     return 0;
@@ -453,7 +430,7 @@ static void the_local_tier_stays_within_its_quota(void **state) {
     o.local_quota_bytes = 5 * STATE;
     struct bw_checkpointer *ck = open_with(&o);
     for (uint64_t step = 1; step <= 9; step++) {
-        save_state(ck, step);
+        save_filled(ck, step, STATE);
         must(bytes_below(p.local) <= o.local_quota_bytes);
     }
     while (bw_checkpointer_poll(ck, &e))
@@ -469,7 +446,7 @@ static void the_local_tier_stays_within_its_quota(void **state) {
     must_fail(bw_save_wait(w, BW_COMMITTED, WAIT_MS, &err), BW_E_NOSPACE, &err, "local tier");
     bw_save_release(v);
     bw_save_release(w);
-    save_state(ck, 12);
+    save_filled(ck, 12, STATE);
     must(bytes_below(p.local) <= o.local_quota_bytes);
     close_ok(ck);
     for (uint64_t step = 1; step <= 9; step++) check_bytes(&p, step, STATE, step);
@@ -492,11 +469,10 @@ static void a_save_waits_for_room_that_a_commit_makes(void **state) {
     struct bw_checkpointer *ck = open_with(&o);
     for (uint64_t step = 1; step <= SAVES; step++) {
         m[step] = malloc(STATE);
-        v[step] = begin_state(ck, step, m[step], false);
+        v[step] = begin_filled(ck, step, m[step], STATE);
     }
     for (uint64_t step = 1; step <= SAVES; step++) {
-        wait_for(v[step], BW_COMMITTED);
-        bw_save_release(v[step]);
+        finish(v[step]);
         free(m[step]);
         must(bytes_below(p.local) <= o.local_quota_bytes);
     }
@@ -528,8 +504,7 @@ static void a_save_that_waits_for_room_leaves_memory_to_the_drain(void **state) 
         if (step == 1) wait_for(v[step], BW_COMMITTED);
     }
     for (uint64_t step = 1; step <= 3; step++) {
-        wait_for(v[step], BW_COMMITTED);
-        bw_save_release(v[step]);
+        finish(v[step]);
         free(m[step]);
     }
     close_ok(ck);
@@ -582,7 +557,7 @@ static void with_one_tier_a_save_goes_straight_to_it(void **state) {
     struct bw_options o = options_of(&p, "one", 0, 1);
     o.local_url = NULL;
     struct bw_checkpointer *ck = open_with(&o);
-    struct bw_save *v = begin_state(ck, 1, m, false);
+    struct bw_save *v = begin_filled(ck, 1, m, STATE);
     wait_for(v, BW_LOCAL);
     must(bw_save_level(v) >= BW_REMOTE);
     wait_for(v, BW_COMMITTED);
@@ -609,7 +584,7 @@ static void with_two_tiers_the_levels_come_in_order(void **state) {
     void *m = malloc(STATE);
     place_make(&p);
     struct bw_checkpointer *ck = open_alone(&p, "one");
-    struct bw_save *v = begin_state(ck, 1, m, false);
+    struct bw_save *v = begin_filled(ck, 1, m, STATE);
     for (int level = BW_CAPTURED; level <= BW_COMMITTED; level++) {
         wait_for(v, (enum bw_level)level);
         must((int)bw_save_level(v) >= level);

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -106,23 +105,13 @@ static void save_cut(struct bw_checkpointer *ck, uint32_t rank, uint32_t world) 
     struct bw_save *v = begin(ck, 5);
     for (size_t i = 0; i < TENSORS; i++) {
         uint64_t offset[2], extent[2];
-        struct bw_tensor t = BW_TENSOR_INIT;
         box_of(tensors[i].save, tensors[i].shape, rank, world, offset, extent);
         m[i] = box_values(i, tensors[i].shape, offset, extent);
-        t.dtype = BW_F32;
-        t.name = tensors[i].name;
-        t.data = m[i];
-        t.dims = 2;
-        t.shape = tensors[i].shape;
-        t.offset = offset;
-        t.extent = extent;
-        must_ok(bw_save_tensor(v, &t, &err), &err);
+        add_box(v, tensors[i].name, BW_F32, m[i], 2, tensors[i].shape, offset, extent);
     }
     (void)snprintf(blob, sizeof blob, "state of rank %u", rank);
     must_ok(bw_save_blob(v, "rng", blob, strlen(blob), &err), &err);
-    start(v);
-    wait_for(v, BW_COMMITTED);
-    bw_save_release(v);
+    commit(v);
     for (size_t i = 0; i < TENSORS; i++) free(m[i]);
 }
 
@@ -310,19 +299,10 @@ static void replicas_are_written_once_and_shared_out_by_bytes(void **state) {
 /* A rank's part of a tensor of bytes, whose values tell the step. */
 static struct bw_save *begin_part(struct bw_checkpointer *ck, uint64_t step, uint32_t rank, uint32_t world,
                                   void *memory) {
-    struct bw_error err = BW_ERROR_INIT;
     struct bw_save *v = begin(ck, step);
-    struct bw_tensor t = BW_TENSOR_INIT;
     const uint64_t shape = world * PART, offset = rank * PART, extent = PART;
     fill(memory, PART, step * 100 + rank);
-    t.dtype = BW_U8;
-    t.name = "w";
-    t.data = memory;
-    t.dims = 1;
-    t.shape = &shape;
-    t.offset = &offset;
-    t.extent = &extent;
-    must_ok(bw_save_tensor(v, &t, &err), &err);
+    add_box(v, "w", BW_U8, memory, 1, &shape, &offset, &extent);
     start(v);
     return v;
 }
@@ -351,16 +331,7 @@ static void check_parts(struct fleet *f, uint64_t step) {
 }
 
 static void save_part(struct bw_checkpointer *ck, uint64_t step, uint32_t rank, uint32_t world, void *memory) {
-    struct bw_save *v = begin_part(ck, step, rank, world, memory);
-    wait_for(v, BW_COMMITTED);
-    bw_save_release(v);
-}
-
-static void limit_files(rlim_t bytes) {
-    struct rlimit r;
-    must_eq(getrlimit(RLIMIT_FSIZE, &r), 0);
-    r.rlim_cur = bytes == RLIM_INFINITY ? r.rlim_max : bytes;
-    must_eq(setrlimit(RLIMIT_FSIZE, &r), 0);
+    finish(begin_part(ck, step, rank, world, memory));
 }
 
 /* The disk of one rank fails in step 2, and is well again afterwards. */
@@ -379,7 +350,7 @@ static int rank_with_a_bad_disk(void *arg, unsigned rank) {
     if (rank != 1) must_be(rc, BW_E_ABORTED, &err, "rank 1", "the others learn of it", __FILE__, __LINE__);
     must(bw_save_level(v) < BW_COMMITTED);
     bw_save_release(v);
-    if (rank == 1) limit_files(RLIM_INFINITY);
+    if (rank == 1) unlimit_files();
     save_part(ck, 2, rank, f->world, memory); /* the same step again */
     save_part(ck, 3, rank, f->world, memory);
     close_ok(ck);
@@ -493,16 +464,8 @@ static int rank_with_wrong_boxes(void *arg, unsigned rank) {
         const uint64_t shape = 20, end = 20;
         const uint64_t last_begins = step == 2 ? w->begins : 10;
         const uint64_t offset = rank == 0 ? 0 : last_begins, extent = rank == 0 ? 10 : end - last_begins;
-        struct bw_tensor t = BW_TENSOR_INIT;
         struct bw_save *v = begin(ck, step);
-        t.dtype = BW_F32;
-        t.name = "layer.weight";
-        t.data = memory;
-        t.dims = 1;
-        t.shape = &shape;
-        t.offset = &offset;
-        t.extent = &extent;
-        must_ok(bw_save_tensor(v, &t, &err), &err);
+        add_box(v, "layer.weight", BW_F32, memory, 1, &shape, &offset, &extent);
         start(v);
         const int rc = bw_save_wait(v, BW_COMMITTED, WAIT_MS, &err);
         if (step != 2) must_be(rc, 0, &err, NULL, "the boxes are right", __FILE__, __LINE__);

@@ -56,10 +56,17 @@ static size_t damages(const struct bw_list *list) {
     return n;
 }
 
+static int doctor(const char *remote, const char *local, struct bw_list **ret_list, struct bw_error *err) {
+    struct bw_doctor_options o = BW_DOCTOR_OPTIONS_INIT;
+    o.remote_url = remote;
+    o.local_url = local;
+    return bw_doctor(&o, ret_list, err);
+}
+
 static struct bw_list *examine(const char *remote, const char *local) {
     struct bw_error err = BW_ERROR_INIT;
     struct bw_list *list = NULL;
-    assert_ok(bw_doctor(remote, local, &list, &err), &err);
+    assert_ok(doctor(remote, local, &list, &err), &err);
     assert_non_null(list);
     return list;
 }
@@ -171,6 +178,25 @@ static void a_store_is_left_as_it_is(void **state) {
     test_rmdir(dir);
 }
 
+/* A launch refuses such a remote store; a local one gets a new identity. */
+static void runs_without_an_identity_are_told(void **state) {
+    (void)state;
+    const char *dir = test_mkdir();
+    char path[512];
+    for (int i = 0; i < 2; i++) {
+        (void)snprintf(path, sizeof path, "%s/%s", dir, i == 0 ? "runs" : "runs/demo");
+        assert_int_equal(mkdir(path, 0700), 0);
+        struct bw_list *list = examine(dir, NULL);
+        expect(list, "remote", "store.json", i == 0 ? 0 : 2,
+               i == 0 ? "not a store yet; the first launch makes it one" : "every launch is refused");
+        bw_list_free(list);
+    }
+    struct bw_list *list = examine(NULL, dir);
+    expect(list, "local", "store.json", 0, "the first launch makes it one");
+    bw_list_free(list);
+    test_rmdir(dir);
+}
+
 static void a_store_tells_its_identity(void **state) {
     (void)state;
     const char *dir = test_mkdir();
@@ -208,12 +234,16 @@ static void arguments_that_make_no_sense_are_refused(void **state) {
     (void)state;
     struct bw_error err = BW_ERROR_INIT;
     struct bw_list *list = NULL;
-    assert_fails(bw_doctor("/tmp", NULL, NULL, &err), BW_E_INVALID, &err, "ret_list is null");
-    assert_fails(bw_doctor("relative/path", NULL, &list, &err), BW_E_INVALID, &err, "remote tier: store \"relative");
-    assert_fails(bw_doctor("s3://bucket/x", NULL, &list, &err), BW_E_UNSUPPORTED, &err, "no S3 store");
-    assert_fails(bw_doctor(NULL, "file://host/x", &list, &err), BW_E_INVALID, &err, "local tier: store \"file://host");
+    assert_fails(doctor("/tmp", NULL, NULL, &err), BW_E_INVALID, &err, "ret_list is null");
+    assert_fails(doctor("relative/path", NULL, &list, &err), BW_E_INVALID, &err, "remote tier: store \"relative");
+    assert_fails(doctor("s3://bucket/x", NULL, &list, &err), BW_E_UNSUPPORTED, &err, "no S3 store");
+    assert_fails(doctor(NULL, "file://host/x", &list, &err), BW_E_INVALID, &err, "local tier: store \"file://host");
+    struct bw_doctor_options o = BW_DOCTOR_OPTIONS_INIT;
+    assert_fails(bw_doctor(NULL, &list, &err), BW_E_INVALID, &err, "options is null");
+    o.struct_size -= 4; /* half of timeout_ms */
+    assert_fails(bw_doctor(&o, &list, &err), BW_E_INVALID, &err, "struct_size is 28, expected 32");
     assert_null(list);
-    assert_int_equal(bw_doctor("relative/path", NULL, &list, NULL), BW_E_INVALID);
+    assert_int_equal(doctor("relative/path", NULL, &list, NULL), BW_E_INVALID);
 }
 
 static void a_tier_that_cannot_be_opened_is_a_finding_and_the_other_is_examined(void **state) {
@@ -272,7 +302,7 @@ static bool says(const struct bw_list *list, const char *check, uint32_t severit
 static void as_nobody(const char *dir) {
     struct bw_list *list = NULL;
     if (setgid(65534) != 0 || setuid(65534) != 0) _exit(1);
-    if (bw_doctor(dir, NULL, &list, NULL) != 0) _exit(2);
+    if (doctor(dir, NULL, &list, NULL) != 0) _exit(2);
     if (!says(list, "create once", 2, BW_E_ACCESS, "permission denied")) _exit(3);
     bw_list_free(list);
 }
@@ -292,12 +322,12 @@ static void with_few_descriptors(const char *dir) {
     const struct rlimit few = {64, 64};
     const struct rlimit none = {12, 12};
     if (setrlimit(RLIMIT_NOFILE, &few) != 0) _exit(1);
-    if (bw_doctor(dir, NULL, &list, NULL) != 0) _exit(2);
+    if (doctor(dir, NULL, &list, NULL) != 0) _exit(2);
     if (!says(list, "descriptors", 1, 0, "RLIMIT_NOFILE is 64: expected at least 256")) _exit(3);
     if (!says(list, "create once", 0, 0, "holds")) _exit(4);
     bw_list_free(list);
     if (setrlimit(RLIMIT_NOFILE, &none) != 0) _exit(5);
-    if (bw_doctor(dir, NULL, &list, NULL) != 0) _exit(6);
+    if (doctor(dir, NULL, &list, NULL) != 0) _exit(6);
     if (!says(list, "create once", 2, BW_E_IO, "too many open files")) _exit(7);
     bw_list_free(list);
 }
@@ -335,6 +365,7 @@ int main(void) {
         cmocka_unit_test(one_tier_is_enough),
         cmocka_unit_test(directories_that_are_not_there_are_gone_again),
         cmocka_unit_test(a_store_is_left_as_it_is),
+        cmocka_unit_test(runs_without_an_identity_are_told),
         cmocka_unit_test(a_store_tells_its_identity),
         cmocka_unit_test(memory_is_raced_too),
         cmocka_unit_test(arguments_that_make_no_sense_are_refused),

@@ -196,6 +196,41 @@ static void sizes_are_written_for_people(void **state) {
     }
 }
 
+static void assert_line(const char *text, size_t buf_bytes, const char *line) {
+    char buf[64];
+    memset(buf, 'x', sizeof buf);
+    bwi_text_line(buf, buf_bytes, text);
+    assert_string_equal(buf, line);
+    assert_int_equal(buf[buf_bytes], 'x');
+}
+
+static void a_line_has_nothing_in_it_that_starts_or_reorders_one(void **state) {
+    (void)state;
+    assert_line("Gr\xc3\xb6\xc3\x9f"
+                "e 4",
+                32,
+                "Gr\xc3\xb6\xc3\x9f"
+                "e 4");
+    assert_line("a\nb\tc\x7f", 32, "a?b?c?");
+    assert_line("a\xc2\x85z", 32, "a?z");                  /* C1 */
+    assert_line("a\xe2\x80\xa8z\xe2\x80\xa9", 32, "a?z?"); /* separators of lines and paragraphs */
+    assert_line("a\xe2\x80\xaez\xe2\x81\xa7", 32, "a?z?"); /* an override, an isolate */
+    assert_line("a\xe2\x80\xafz\xe2\x81\xaa", 32, "a\xe2\x80\xafz\xe2\x81\xaa"); /* their neighbours */
+    assert_line("\xff\xc3", 32, "??");                                           /* no UTF-8 */
+    assert_line(NULL, 32, "");
+}
+
+static void a_line_that_is_too_long_is_cut_between_characters(void **state) {
+    (void)state;
+    char untouched = 'x';
+    assert_line("abcd", 5, "abcd");
+    assert_line("abcde", 5, "abcd");
+    assert_line("abc\xc3\xb6", 5, "abc");
+    assert_line("abc", 1, "");
+    bwi_text_line(&untouched, 0, "abc");
+    assert_int_equal(untouched, 'x');
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hex_is_written_in_lower_case_and_read_back),
@@ -210,6 +245,8 @@ int main(void) {
         cmocka_unit_test(names_follow_their_rule),
         cmocka_unit_test(formatting_tells_whether_all_fitted),
         cmocka_unit_test(sizes_are_written_for_people),
+        cmocka_unit_test(a_line_has_nothing_in_it_that_starts_or_reorders_one),
+        cmocka_unit_test(a_line_that_is_too_long_is_cut_between_characters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

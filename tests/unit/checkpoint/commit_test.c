@@ -18,6 +18,7 @@ struct job {
     struct bwi_context ctx;
     struct bwi_entry head;
     struct bwi_id id;
+    const struct bwi_id *ref; /* of each group */
     uint32_t groups, tensors;
     struct bw_error err;
 };
@@ -95,6 +96,7 @@ static void put_group(struct job *j, uint32_t g, bool shift, uint8_t uuid) {
                             .stored_bytes = 4096,
                             .pack_count = 1};
     s.uuid.b[0] = uuid;
+    if (j->ref) s.refs[s.ref_count++] = *j->ref;
     s.ranks[0] = g;
     s.layout = put_layout(j, g, shift, &s.layout_bytes);
     s.content.b[0] = (uint8_t)(g + 1);
@@ -134,8 +136,31 @@ static void a_missing_group_is_named_and_nothing_is_decided(void **state) {
     assert_int_equal(c.result, BWI_COMMIT_INCOMPLETE);
     assert_int_equal(c.missing, 1);
     assert_int_equal(c.first_missing, 2);
+    assert_string_equal(c.missing_list, "2");
     bwi_commit_fini(&c);
     job_fini(&j);
+}
+
+static void of_many_missing_groups_the_first_eight_are_named(void **state) {
+    (void)state;
+    static const struct {
+        uint32_t groups;
+        const char *list;
+    } cases[] = {
+        {9, "0, 1, 3, 4, 5, 6, 7, 8"}, {10, "0, 1, 3, 4, 5, 6, 7, 8, ..."}, {500, "0, 1, 3, 4, 5, 6, 7, 8, ..."}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct job j;
+        struct bwi_commit c;
+        job_init(&j, cases[i].groups, 2);
+        put_group(&j, 2, false, 1);
+        look(&j, NULL, &c);
+        assert_int_equal(c.result, BWI_COMMIT_INCOMPLETE);
+        assert_int_equal(c.missing, cases[i].groups - 1);
+        assert_int_equal(c.first_missing, 0);
+        assert_string_equal(c.missing_list, cases[i].list);
+        bwi_commit_fini(&c);
+        job_fini(&j);
+    }
 }
 
 static void all_groups_make_it_live_and_a_second_look_does_no_harm(void **state) {
@@ -170,6 +195,47 @@ static void a_failed_mark_aborts_with_its_reason(void **state) {
     assert_int_equal(c.result, BWI_COMMIT_ABORTED);
     assert_int_equal(c.reason_status, BW_E_NOSPACE);
     assert_non_null(strstr(c.reason, "the disk is full"));
+    assert_int_equal(bwi_policy_try(&c.head.entry, 7), 1);
+    bwi_commit_fini(&c);
+    job_fini(&j);
+}
+
+/* Complete, or given up: nothing is decided about a try before the lower ones of its step. */
+static void a_try_that_is_ahead_of_the_history_waits(void **state) {
+    (void)state;
+    for (int given_up = 0; given_up < 2; given_up++) {
+        struct job j;
+        struct bwi_commit c;
+        struct bwi_buf bytes = {0};
+        job_init(&j, 1, 1);
+        j.id.tri = 1;
+        put_group(&j, 0, false, 1);
+        struct bwi_mark m = {.id = j.id, .status = BW_E_NOSPACE, .reason = "full"};
+        assert_ok(bwi_mark_encode(&m, false, &bytes, &j.err), &j.err);
+        if (given_up) put(&j, bwi_key_failed("run", &j.id, 0), &bytes);
+        bwi_buf_fini(&bytes);
+        look(&j, NULL, &c);
+        assert_ok(c.task.error.status, &c.task.error);
+        assert_int_equal(c.result, BWI_COMMIT_INCOMPLETE);
+        assert_int_equal(c.missing, 0);
+        assert_int_equal(c.head.entry.n, 1);
+        bwi_commit_fini(&c);
+        job_fini(&j);
+    }
+}
+
+static void one_whose_ref_was_retired_is_aborted(void **state) {
+    (void)state;
+    struct job j;
+    struct bwi_commit c;
+    job_init(&j, 2, 1);
+    const struct bwi_id gone = {.step = 5, .attempt = 1, .nonce = 5};
+    j.ref = &gone;
+    for (uint32_t g = 0; g < 2; g++) put_group(&j, g, false, 1);
+    look(&j, NULL, &c);
+    assert_ok(c.task.error.status, &c.task.error);
+    assert_int_equal(c.result, BWI_COMMIT_ABORTED);
+    assert_non_null(strstr(c.reason, "was retired"));
     assert_int_equal(bwi_policy_try(&c.head.entry, 7), 1);
     bwi_commit_fini(&c);
     job_fini(&j);
@@ -281,8 +347,11 @@ static void a_thousand_groups_commit_in_bounded_time_and_memory(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_missing_group_is_named_and_nothing_is_decided),
+        cmocka_unit_test(of_many_missing_groups_the_first_eight_are_named),
         cmocka_unit_test(all_groups_make_it_live_and_a_second_look_does_no_harm),
         cmocka_unit_test(a_failed_mark_aborts_with_its_reason),
+        cmocka_unit_test(a_try_that_is_ahead_of_the_history_waits),
+        cmocka_unit_test(one_whose_ref_was_retired_is_aborted),
         cmocka_unit_test(a_gap_in_coverage_aborts_and_names_the_tensor),
         cmocka_unit_test(a_summary_of_another_life_is_refused),
         cmocka_unit_test(every_operation_may_fail_and_the_next_look_commits),

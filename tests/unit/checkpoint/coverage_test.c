@@ -19,7 +19,8 @@ struct tiling {
 
 static struct bwi_index_tensor tensor_of_tiling(struct tiling *t) {
     for (uint32_t i = 0; i < t->count; i++) {
-        t->boxes[i] = (struct bwi_index_box){.group = i, .item = i, .offset = t->offset[i], .extent = t->extent[i]};
+        t->boxes[i] =
+            (struct bwi_index_box){.group = i, .item = i, .offset = t->offset[i], .extent = t->extent[i], .rank = i};
     }
     return (struct bwi_index_tensor){.name = bwi_span_str("w"),
                                      .dtype = BW_F32,
@@ -139,10 +140,10 @@ static void check_verdict(struct tiling *t) {
     } else if (doubled > 0) {
         assert_fails(rc, BW_E_COVERAGE, &err, "overlap");
         unsigned a, b;
-        const char *second = strstr(err.message, "and the box of group ");
-        assert_int_equal(sscanf(err.message, "tensor \"w\": the box of group %u", &a), 1);
+        const char *second = strstr(err.message, "and the box of rank ");
+        assert_int_equal(sscanf(err.message, "tensor \"w\": the box of rank %u", &a), 1);
         assert_non_null(second);
-        assert_int_equal(sscanf(second, "and the box of group %u", &b), 1);
+        assert_int_equal(sscanf(second, "and the box of rank %u", &b), 1);
         assert_true(a < b && b < t->count);
         for (unsigned d = 0; d < t->dims; d++) {
             assert_true(t->offset[a][d] < t->offset[b][d] + t->extent[b][d]);
@@ -188,10 +189,9 @@ static void a_scalar_needs_exactly_one_box(void **state) {
     bw_error_clear(&err);
     assert_ok(check(&t, &err), &err);
     add(&t, none, none);
-    assert_fails(
-        check(&t, &err), BW_E_COVERAGE, &err,
-        "tensor \"w\": the box of group 0 (offset [], extent []) and the box of group 1 (offset [], extent []) "
-        "overlap");
+    assert_fails(check(&t, &err), BW_E_COVERAGE, &err,
+                 "tensor \"w\": the box of rank 0 (offset [], extent []) and the box of rank 1 (offset [], extent []) "
+                 "overlap");
 }
 
 static void a_tensor_without_elements_needs_no_box_and_may_have_many(void **state) {
@@ -215,14 +215,14 @@ static void a_box_outside_of_the_shape_is_named(void **state) {
     const uint64_t offset[BWI_DIMS_MAX] = {UINT64_MAX}, extent[BWI_DIMS_MAX] = {2};
     add(&t, offset, extent);
     assert_fails(check(&t, &err), BW_E_COVERAGE, &err,
-                 "tensor \"w\": the box of group 0 (offset [18446744073709551615], extent [2]) leaves the shape [10]");
+                 "tensor \"w\": the box of rank 0 (offset [18446744073709551615], extent [2]) leaves the shape [10]");
 }
 
 static void the_tensor_that_is_wrong_is_named_among_many(void **state) {
     (void)state;
     struct bw_error err = BW_ERROR_INIT;
     const uint64_t shape[] = {8}, zero[] = {0}, seven[] = {7};
-    struct bwi_index_box whole = {0, 0, zero, shape}, part = {4, 0, zero, seven};
+    struct bwi_index_box whole = {0, 0, zero, shape, 0}, part = {4, 0, zero, seven, 4};
     const struct bwi_index_tensor t[] = {{bwi_span_str("good"), BW_U8, 1, shape, 1, &whole},
                                          {bwi_span_str("bad"), BW_U8, 1, shape, 1, &part},
                                          {bwi_span_str("worse"), BW_U8, 1, shape, 0, NULL}};
@@ -245,7 +245,7 @@ static void long_lists_are_cut_in_messages(void **state) {
     add(&t, offset, extent);
     add(&t, offset, extent);
     assert_fails(check(&t, &err), BW_E_COVERAGE, &err,
-                 "the box of group 0 (offset [1000000000000000, 1000000000000001, ...], extent");
+                 "the box of rank 0 (offset [1000000000000000, 1000000000000001, ...], extent");
     assert_non_null(strstr(err.message, " overlap"));
 }
 
@@ -273,7 +273,7 @@ static struct grid make_grid(uint32_t rows, uint32_t columns, uint64_t *ret_shap
             n[1] = x;
             n[2] = height;
             n[3] = width;
-            g.boxes[r * columns + c] = (struct bwi_index_box){r * columns + c, 0, n, n + 2};
+            g.boxes[r * columns + c] = (struct bwi_index_box){r * columns + c, 0, n, n + 2, 0};
             x += width;
         }
         y += height;
@@ -322,7 +322,7 @@ static void a_hundred_thousand_tensors_are_quick(void **state) {
     (void)state;
     struct bw_error err = BW_ERROR_INIT;
     const uint64_t shape[] = {4, 4}, zero[] = {0, 0}, two[] = {2, 0}, half[] = {2, 4};
-    struct bwi_index_box boxes[] = {{0, 0, zero, half}, {1, 0, two, half}};
+    struct bwi_index_box boxes[] = {{0, 0, zero, half, 0}, {1, 0, two, half, 1}};
     struct bwi_index_tensor *t = calloc(100000, sizeof *t);
     for (size_t i = 0; i < 100000; i++) {
         t[i] = (struct bwi_index_tensor){bwi_span_str("t"), BW_F32, 2, shape, 2, boxes};

@@ -362,7 +362,7 @@ static void metadata_is_canonical(void **state) {
     assert_ok(bwi_description_metadata(
                   &d, " { \"b\" : [1, 2] , \"a\":{\"z\":null,\"y\":0.1}, \"\\u00e9\":\"\\u00e9\" } ", &err),
               &err);
-    const char *want = "{\"a\":{\"y\":0.10000000000000001,\"z\":null},\"b\":[1,2],\"\xc3\xa9\":\"\xc3\xa9\"}";
+    const char *want = "{\"a\":{\"y\":0.1,\"z\":null},\"b\":[1,2],\"\xc3\xa9\":\"\xc3\xa9\"}";
     assert_int_equal(d.metadata.len, strlen(want));
     assert_memory_equal(d.metadata.ptr, want, strlen(want));
     char again[128];
@@ -373,6 +373,36 @@ static void metadata_is_canonical(void **state) {
     assert_ok(bwi_description_metadata(&d, "{}", &err), &err);
     assert_int_equal(d.metadata.len, 2);
     bwi_description_fini(&d);
+}
+
+static void reals_come_back_as_they_were_in_the_fewest_digits(void **state) {
+    (void)state;
+    static const char *const texts[][2] = {
+        {"0.1", "0.1"},
+        {"3e-4", "0.0003"},
+        {"0.30000000000000004", "0.30000000000000004"},
+        {"5e-324", NULL}, /* how an exponent is written is left open */
+        {"1.7976931348623157e308", NULL},
+        {"-2.5", "-2.5"},
+        {"1.0", "1.0"},
+        {"123456789012345678.0", NULL},
+        {"2.2250738585072014e-308", NULL},
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        struct bwi_description d;
+        struct bw_error err = BW_ERROR_INIT;
+        char json[64], found[64];
+        bwi_description_init(&d);
+        (void)snprintf(json, sizeof json, "{\"-1.5 \\\" 0.1\":%s}", texts[i][0]);
+        assert_ok(bwi_description_metadata(&d, json, &err), &err);
+        const size_t before = strlen("{\"-1.5 \\\" 0.1\":"); /* what is inside a text is no number */
+        assert_memory_equal(d.metadata.ptr, json, before);
+        (void)snprintf(found, sizeof found, "%.*s", (int)(d.metadata.len - before - 1),
+                       (const char *)d.metadata.ptr + before);
+        if (strtod(found, NULL) != strtod(texts[i][0], NULL)) fail_msg("%s came back as %s", texts[i][0], found);
+        if (texts[i][1] != NULL) assert_string_equal(found, texts[i][1]);
+        bwi_description_fini(&d);
+    }
 }
 
 static void metadata_that_is_no_object_is_refused_and_the_old_one_stays(void **state) {
@@ -420,8 +450,8 @@ static void metadata_has_at_most_one_mebibyte(void **state) {
     assert_fails(bwi_description_metadata(&d, json, &err), BW_E_LIMIT, &err,
                  "metadata: longer than 1048576 bytes, the limit");
     /* Short as it is written, above the limit with the digits that reals need. */
-    size_t at = (size_t)sprintf(json, "{\"a\":[0.1");
-    while (at + 8 < most) at += (size_t)sprintf(json + at, ",0.1");
+    size_t at = (size_t)sprintf(json, "{\"a\":[1e9");
+    while (at + 8 < most) at += (size_t)sprintf(json + at, ",1e9");
     sprintf(json + at, "]}");
     struct bw_error e = BW_ERROR_INIT;
     assert_fails(bwi_description_metadata(&d, json, &e), BW_E_LIMIT, &e, "bytes in canonical form");
@@ -498,6 +528,7 @@ int main(void) {
         cmocka_unit_test(blobs_are_checked_and_have_names_of_their_own),
         cmocka_unit_test(the_total_may_not_overflow),
         cmocka_unit_test(metadata_is_canonical),
+        cmocka_unit_test(reals_come_back_as_they_were_in_the_fewest_digits),
         cmocka_unit_test(metadata_that_is_no_object_is_refused_and_the_old_one_stays),
         cmocka_unit_test(metadata_has_at_most_one_mebibyte),
         cmocka_unit_test(every_failed_allocation_is_reported_and_changes_nothing),

@@ -142,6 +142,33 @@ static void sums_that_overflow_do_not_make_room(void **state) {
     assert_false(evict(c, 2, UINT64_MAX, UINT64_MAX - 1, UINT64_MAX));
 }
 
+static void other_groups_go_last_and_count_against_no_quota(void **state) {
+    (void)state;
+    struct bwi_local_copy c[] = {copy(1, BWI_FATE_LIVE, 10), copy(2, BWI_FATE_LIVE, 10), copy(3, BWI_FATE_LIVE, 10),
+                                 copy(9, BWI_FATE_LIVE, 10)};
+    c[0].other = c[1].other = c[3].other = c[3].newest = true;
+    assert_true(evict(c, 4, 10, 20, 10));
+    for (int i = 0; i < 4; i++) assert_false(c[i].evict);
+    assert_true(evict(c, 4, 20, 0, 10));
+    assert_true(c[2].evict); /* its own, though it is the newer one */
+    assert_false(c[0].evict || c[1].evict);
+    assert_true(evict(c, 4, 30, 0, 10));
+    assert_true(c[2].evict && c[0].evict);
+    assert_false(c[1].evict);
+    assert_false(evict(c, 4, 50, 0, 10)); /* the newest is never given up */
+    for (int i = 0; i < 4; i++) assert_false(c[i].evict);
+    assert_false(evict(c, 4, 21, 20, UINT64_MAX)); /* and nobody else helps against the quota */
+}
+
+static void what_somebody_works_on_stays(void **state) {
+    (void)state;
+    struct bwi_local_copy c[] = {copy(1, BWI_FATE_DEAD, 10), copy(2, BWI_FATE_LIVE, 10), copy(3, BWI_FATE_LIVE, 10)};
+    c[0].stays = c[1].stays = true;
+    assert_true(evict(c, 3, 1, 30, UINT64_MAX));
+    assert_false(c[0].evict || c[1].evict);
+    assert_true(c[2].evict);
+}
+
 /* ---- the reference: sets of numbers, and the rules as they are written down ---- */
 
 struct problem {
@@ -156,7 +183,7 @@ static bool ref_untouchable(const struct problem *p, size_t i) {
     const struct bwi_local_copy *c = &p->c[i];
     for (size_t b = 0; b < p->busy_count; b++)
         if (bwi_id_eq(&p->busy[b], &c->id)) return true;
-    return c->foreign || c->fate == BWI_FATE_COMMITTABLE || c->fate == BWI_FATE_AHEAD ||
+    return c->foreign || c->stays || c->fate == BWI_FATE_COMMITTABLE || c->fate == BWI_FATE_AHEAD ||
            (c->newest && c->fate != BWI_FATE_DEAD);
 }
 
@@ -181,10 +208,14 @@ static bool ref_fits(const struct problem *p, unsigned gone) {
     for (size_t i = 0; i < p->n; i++) {
         if (gone >> i & 1)
             freed += p->c[i].bytes;
-        else if (!p->c[i].foreign)
+        else if (!p->c[i].foreign && !p->c[i].other)
             kept += p->c[i].bytes;
     }
     return p->need <= p->free_bytes + freed && (p->quota == 0 || kept + p->need <= p->quota);
+}
+
+static uint64_t ref_rank(const struct bwi_local_copy *c) {
+    return c->id.step + (c->other ? 1000 : 0);
 }
 
 static bool ref_evict(const struct problem *p, unsigned *ret_gone) {
@@ -194,7 +225,8 @@ static bool ref_evict(const struct problem *p, unsigned *ret_gone) {
         size_t best = p->n;
         for (size_t i = 0; i < p->n; i++) {
             if (gone >> i & 1 || ref_untouchable(p, i) || p->c[i].fate == BWI_FATE_DEAD || !p->c[i].complete) continue;
-            if (!ref_needed(p, gone, i) && (best == p->n || p->c[i].id.step < p->c[best].id.step)) best = i;
+            if (ref_needed(p, gone, i)) continue;
+            if (best == p->n || ref_rank(&p->c[i]) < ref_rank(&p->c[best])) best = i;
         }
         if (best == p->n) {
             *ret_gone = garbage;
@@ -219,6 +251,8 @@ static void make_problem(struct problem *p, uint64_t *rng) {
         if (c->foreign) c->complete = false;
         if (!c->complete) c->bytes = 0;
         c->newest = test_random(rng) % 8 == 0;
+        c->other = test_random(rng) % 4 == 0;
+        c->stays = test_random(rng) % 16 == 0;
         while (c->ref_count < 3 && test_random(rng) % 3 == 0) refer(c, test_random(rng) % COPIES);
     }
     p->busy_count = (size_t)(test_random(rng) % 3);
@@ -264,6 +298,8 @@ int main(void) {
         cmocka_unit_test(a_save_in_flight_is_never_touched),
         cmocka_unit_test(what_only_an_evicted_one_needed_can_go_after_it),
         cmocka_unit_test(sums_that_overflow_do_not_make_room),
+        cmocka_unit_test(other_groups_go_last_and_count_against_no_quota),
+        cmocka_unit_test(what_somebody_works_on_stays),
         cmocka_unit_test(it_agrees_with_a_plain_reference),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -37,6 +37,26 @@ void fixture_blob(struct fixture *f, const char *name, uint64_t bytes) {
     f->blobs[f->blob_count++] = (struct fixture_blob){name, bytes};
 }
 
+void fixture_small(struct fixture *f, struct world *w, uint32_t world) {
+    fixture_init(f, w, world, FIXTURE_ROWS);
+    fixture_tensor(f, "a", BW_F32, 2, (uint64_t[]){24, 300});
+    fixture_tensor(f, "b", BW_I16, 1, (uint64_t[]){1000});
+    fixture_tensor(f, "s", BW_F64, 0, NULL);
+    fixture_tie(f, "a.tied", 0);
+    fixture_blob(f, "rng", 5000);
+    fixture_blob(f, "none", 0);
+    f->metadata = "{\"lr\":0.5}";
+}
+
+void fixture_long_names(struct fixture *f, struct world *w, uint32_t world) {
+    static char names[FIXTURE_TENSORS][8002];
+    fixture_init(f, w, world, FIXTURE_ROWS);
+    for (int i = 0; i < FIXTURE_TENSORS; i++) {
+        memset(names[i], 'a' + i, 8000);
+        fixture_tensor(f, names[i], BW_U8, 1, (uint64_t[]){16});
+    }
+}
+
 static void share(uint64_t size, uint32_t parts, uint32_t part, uint64_t *offset, uint64_t *extent) {
     const uint64_t each = (size + parts - 1) / parts;
     *offset = each * part < size ? each * part : size;
@@ -350,6 +370,14 @@ void fixture_repack(struct fixture *f, uint32_t group, enum bwi_tier tier, uint8
     bwi_buf_fini(&data);
     bwi_buf_fini(&file);
     bwi_group_meta_fini(&m);
+}
+
+void fixture_save_repacked(struct fixture *f, uint8_t codec, const struct bwi_id *into) {
+    for (uint32_t g = 0; g < f->world; g++) {
+        for (int t = 0; t < BWI_TIERS; t++) fixture_save_group(f, g, (enum bwi_tier)t);
+        fixture_repack(f, g, BWI_TIER_REMOTE, codec, into);
+    }
+    fixture_commit(f);
 }
 
 /* ---- damage ---- */

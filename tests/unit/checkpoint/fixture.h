@@ -66,6 +66,10 @@ void fixture_init(struct fixture *f, struct world *w, uint32_t world, enum fixtu
 void fixture_tensor(struct fixture *f, const char *name, int dtype, uint32_t dims, const uint64_t *shape);
 void fixture_tie(struct fixture *f, const char *name, int to); /* another name of tensor number `to` */
 void fixture_blob(struct fixture *f, const char *name, uint64_t bytes);
+/* A small one of everything: two dimensions, one, none, a tie, a blob, an empty one, metadata. */
+void fixture_small(struct fixture *f, struct world *w, uint32_t world);
+/* As many tensors as there may be, with names so long that each block of the index holds a few. */
+void fixture_long_names(struct fixture *f, struct world *w, uint32_t world);
 /* Layout, content, packs, placement and summary of one group on one tier. */
 void fixture_save_group(struct fixture *f, uint32_t group, enum bwi_tier tier);
 /* Index and manifest, from what the remote tier's summaries and layouts say. */
@@ -77,6 +81,8 @@ void fixture_save(struct fixture *f); /* all of it */
  * bytes that are no extent of this group's if `into` is given. To be called before fixture_commit for the remote
  * tier. */
 void fixture_repack(struct fixture *f, uint32_t group, enum bwi_tier tier, uint8_t codec, const struct bwi_id *into);
+/* All of it, with every group repacked in this way on the remote tier. */
+void fixture_save_repacked(struct fixture *f, uint8_t codec, const struct bwi_id *into);
 
 /* The box of rank `rank` of `world` in a tensor of this shape. */
 void fixture_box(enum fixture_split split, uint32_t dims, const uint64_t *shape, uint32_t world, uint32_t rank,

@@ -387,7 +387,7 @@ static void a_full_tier_is_found_before_anything_is_written(void **state) {
     world_close(&w);
 }
 
-enum lost { LOST_AFTER_EFFECT, LOST_BEFORE_EFFECT, LOST_AND_ANOTHER_THERE };
+enum lost { LOST_AFTER_EFFECT, LOST_BEFORE_EFFECT, LOST_AND_ANOTHER_THERE, LOST_AND_NOT_DURABLE };
 
 static void check_lost(enum lost how) {
     struct world w;
@@ -395,15 +395,21 @@ static void check_lost(enum lost how) {
     struct bwi_pack_write pw;
     world_open(&w, 2, 64 * KIB);
     state_mixed(&s, 1, EXTENT, 48 * KIB);
-    bwi_bucket_fail_next(w.bucket[0], BWI_STORE_FINISH, "/0-", BW_E_UNKNOWN, how == LOST_AFTER_EFFECT);
+    bwi_bucket_fail_next(w.bucket[0], BWI_STORE_FINISH, "/0-", BW_E_UNKNOWN,
+                         how == LOST_AFTER_EFFECT || how == LOST_AND_NOT_DURABLE);
+    if (how == LOST_AND_NOT_DURABLE) bwi_bucket_fail_next(w.bucket[0], BWI_STORE_SYNC, "/data/", BW_E_IO, false);
     if (how == LOST_AND_ANOTHER_THERE) {
         world_put(&w, BWI_TIER_LOCAL, state_key(&w, 0, 0).s, bwi_span_str("of another size"));
     }
     write_start(&w, &pw, &s, 0);
     world_run(&w);
     assert_int_equal(w.ctx.tier[0]->ops[BWI_STORE_HEAD], 1);
+    assert_int_equal(w.ctx.tier[0]->ops[BWI_STORE_SYNC], how == LOST_AFTER_EFFECT || how == LOST_AND_NOT_DURABLE);
     if (how == LOST_AFTER_EFFECT) {
         check_written(&w, &pw, &s, 0);
+    } else if (how == LOST_AND_NOT_DURABLE) {
+        assert_fails(pw.task.error.status, BW_E_IO, &pw.task.error, "write pack 0 to the local tier: sync ");
+        assert_int_equal(pw.objects, 1); /* something to clean up */
     } else {
         assert_fails(pw.task.error.status, BW_E_UNKNOWN, &pw.task.error,
                      "no answer, and it cannot be seen whether the object exists");
@@ -420,6 +426,7 @@ static void a_lost_answer_of_finish_is_asked_for(void **state) {
     check_lost(LOST_AFTER_EFFECT);
     check_lost(LOST_BEFORE_EFFECT);
     check_lost(LOST_AND_ANOTHER_THERE);
+    check_lost(LOST_AND_NOT_DURABLE);
 }
 
 static void a_pack_that_is_there_already_counts_by_its_size(void **state) {

@@ -239,6 +239,39 @@ static void a_takeover_brings_a_superseded_job_back_once_per_label(void **state)
     fini(&l);
 }
 
+/* The newest is damaged, so the takeover goes back: it is a takeover all the same. */
+static void a_takeover_that_goes_back_for_damage_is_still_one(void **state) {
+    (void)state;
+    struct log l = {0};
+    start(&l, "a");
+    struct bwi_id first = id_of(&l, 10, 0);
+    assert_ok(try_commit(&l, first), &l.err);
+    assert_ok(try_commit(&l, id_of(&l, 20, 0)), &l.err);
+    assert_ok(try_register(&l, reg(&l, "other", "b")), &l.err);
+    struct bwi_register r = reg(&l, "job", "c");
+    r.mode = BWI_REGISTER_DAMAGE;
+    r.label = "mine";
+    r.target = first;
+    assert_fails(try_register(&l, r), BW_E_SUPERSEDED, &l.err, NULL);
+    r.takeover = true;
+    assert_ok(try_register(&l, r), &l.err);
+    assert_string_equal(l.head.attempt.job, "job");
+    assert_string_equal(l.head.event.mode, "damage");
+    assert_string_equal(l.head.event.label, "mine");
+    assert_int_equal(l.head.superseded_count, 1);
+    assert_string_equal(l.head.superseded[0], "other");
+    assert_int_equal(l.head.live_count, 1);
+    assert_int_equal(l.head.from.id.step, 10);
+    assert_ok(try_register(&l, reg(&l, "other-2", "d")), &l.err);
+    r = reg(&l, "job", "e");
+    r.mode = BWI_REGISTER_DAMAGE;
+    r.label = "mine";
+    r.target = first;
+    r.takeover = true;
+    assert_fails(try_register(&l, r), BW_E_SUPERSEDED, &l.err, NULL); /* the label works once, as ever */
+    fini(&l);
+}
+
 static void fresh_shelves_all_and_its_label_works_once(void **state) {
     (void)state;
     struct log l = {0};
@@ -483,6 +516,39 @@ static void every_rule_survives_running_out_of_memory(void **state) {
     }
 }
 
+/* Of a step that is not above h the entry alone cannot tell. */
+static void an_entry_proves_that_a_try_was_aborted_only_above_h(void **state) {
+    (void)state;
+    struct log l = {0};
+    start(&l, "a");
+    const struct bwi_id at10 = id_of(&l, 10, 0), at20 = id_of(&l, 20, 0), again = id_of(&l, 20, 1);
+    assert_false(bwi_policy_was_aborted(NULL, &at20));
+    assert_false(bwi_policy_was_aborted(&l.head, &at20)); /* it can be committed */
+    assert_ok(try_abort(&l, at10), &l.err);
+    assert_ok(try_abort(&l, at20), &l.err);
+    assert_true(bwi_policy_was_aborted(&l.head, &at10) && bwi_policy_was_aborted(&l.head, &at20));
+    assert_false(bwi_policy_was_aborted(&l.head, &again));
+    assert_ok(try_commit(&l, again), &l.err);
+    assert_false(bwi_policy_was_aborted(&l.head, &again)); /* live */
+    assert_false(bwi_policy_was_aborted(&l.head, &at20));  /* dead; a step that was committed and retired looks alike */
+    start(&l, "b");
+    assert_false(bwi_policy_was_aborted(&l.head, &at10)); /* of another attempt */
+    fini(&l);
+}
+
+static void a_launch_is_beaten_by_whoever_registered_since_it_looked(void **state) {
+    (void)state;
+    struct log l = {0};
+    assert_false(bwi_policy_is_beaten(NULL, false, 0));
+    start(&l, "a");
+    assert_true(bwi_policy_is_beaten(&l.head, false, 0));
+    assert_false(bwi_policy_is_beaten(&l.head, true, 1));
+    start(&l, "b");
+    assert_true(bwi_policy_is_beaten(&l.head, true, 1));
+    assert_false(bwi_policy_is_beaten(&l.head, true, 2) || bwi_policy_is_beaten(&l.head, true, 3));
+    fini(&l);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_register_begins_era_one_from_nothing),
@@ -495,6 +561,7 @@ int main(void) {
         cmocka_unit_test(a_launch_that_was_overtaken_is_lost_within_a_job),
         cmocka_unit_test(another_job_supersedes_and_the_old_ones_restarts_are_refused),
         cmocka_unit_test(a_takeover_brings_a_superseded_job_back_once_per_label),
+        cmocka_unit_test(a_takeover_that_goes_back_for_damage_is_still_one),
         cmocka_unit_test(fresh_shelves_all_and_its_label_works_once),
         cmocka_unit_test(rollback_shelves_what_is_newer_and_a_shelved_one_comes_back_alone),
         cmocka_unit_test(an_uncommitted_checkpoint_that_is_whole_is_gone_on_from_and_committed_later),
@@ -506,6 +573,8 @@ int main(void) {
         cmocka_unit_test(an_archive_can_be_promoted_and_the_authority_not),
         cmocka_unit_test(launch_ids_are_forgotten_oldest_first),
         cmocka_unit_test(retention_keeps_what_any_rule_keeps),
+        cmocka_unit_test(an_entry_proves_that_a_try_was_aborted_only_above_h),
+        cmocka_unit_test(a_launch_is_beaten_by_whoever_registered_since_it_looked),
         cmocka_unit_test(every_rule_survives_running_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -223,6 +223,29 @@ static void a_store_that_loses_every_answer_ends_as_unknown(void **state) {
     world_close(&w);
 }
 
+/* Only a refusal of what was sent once says that it is not there. */
+static void a_refusal_is_clear_unless_an_answer_was_lost_before(void **state) {
+    (void)state;
+    static const int statuses[] = {BW_E_NOSPACE, BW_E_ACCESS, BW_E_NOMEM, BW_E_IO};
+    for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++) {
+        for (int lost = 0; lost < 2; lost++) {
+            struct world w;
+            struct made m;
+            world_open(&w, 1, 64 * KIB);
+            made_open(&m, &w, FAR, &ID, GROUP, 1);
+            if (lost) bwi_bucket_fail_next(w.bucket[FAR], BWI_STORE_CREATE, "/groups/", BW_E_UNKNOWN, true);
+            bwi_bucket_fail_next(w.bucket[FAR], BWI_STORE_CREATE, "/groups/", statuses[i], false);
+            struct bwi_publish p = made_publish(&m, &w, FAR);
+            run_publish(&w, &p);
+            assert_int_equal(p.task.error.status, statuses[i]);
+            assert_true(p.summary_sent);
+            assert_int_equal(p.summary_refused, !lost && statuses[i] != BW_E_IO);
+            made_close(&m);
+            world_close(&w);
+        }
+    }
+}
+
 static void cancelled_before_the_summary_it_leaves_none(void **state) {
     (void)state;
     for (int turns = 0; turns < 3; turns++) {
@@ -389,6 +412,7 @@ int main(void) {
         cmocka_unit_test(a_damaged_summary_in_the_way_is_named),
         cmocka_unit_test(a_lost_answer_is_found_out),
         cmocka_unit_test(a_store_that_loses_every_answer_ends_as_unknown),
+        cmocka_unit_test(a_refusal_is_clear_unless_an_answer_was_lost_before),
         cmocka_unit_test(cancelled_before_the_summary_it_leaves_none),
         cmocka_unit_test(stopped_anywhere_it_leaves_no_false_summary_and_can_be_done_again),
         cmocka_unit_test(without_memory_it_fails_and_leaves_nothing_behind),

@@ -4,17 +4,6 @@
 #include "checkpoint/policy_history.h"
 #include "reader.h"
 
-static void small(struct fixture *f, struct world *w, uint32_t world) {
-    fixture_init(f, w, world, FIXTURE_ROWS);
-    fixture_tensor(f, "a", BW_F32, 2, (uint64_t[]){24, 300});
-    fixture_tensor(f, "b", BW_I16, 1, (uint64_t[]){1000});
-    fixture_tensor(f, "s", BW_F64, 0, NULL);
-    fixture_tie(f, "a.tied", 0);
-    fixture_blob(f, "rng", 5000);
-    fixture_blob(f, "none", 0);
-    f->metadata = "{\"lr\":0.5}";
-}
-
 /* ---- damage ---- */
 
 enum object { MANIFEST, INDEX, LAYOUT, CONTENT, PLACEMENT, SUMMARY, PACK, OBJECTS };
@@ -51,7 +40,7 @@ static void open_damaged(struct world *w, struct fixture *f, bool dirs) {
     } else {
         world_open(w, 8, 256 * KIB);
     }
-    small(f, w, 2);
+    fixture_small(f, w, 2);
     f->blob_count = 0; /* the last extent of a pack is a tensor's, so that a truncated one is noticed */
     fixture_save(f);
 }
@@ -206,7 +195,7 @@ static void another_content_under_the_same_id_is_never_read(void **state) {
     struct fixture f;
     struct reader x;
     world_open(&w, 8, 256 * KIB);
-    small(&f, &w, 2);
+    fixture_small(&f, &w, 2);
     f.salt = 1; /* sound in itself, and not what was committed */
     for (uint32_t g = 0; g < 2; g++) fixture_save_group(&f, g, BWI_TIER_LOCAL);
     f.salt = 0;
@@ -303,7 +292,7 @@ static void what_is_missing_is_damage_or_gone_as_the_history_says(void **state) 
             struct bwi_span mark;
             uint64_t at;
             world_open(&w, 8, 256 * KIB);
-            small(&f, &w, 2);
+            fixture_small(&f, &w, 2);
             f.id.attempt = 1;
             f.tiers[BWI_TIER_LOCAL] = false;
             fixture_save(&f);
@@ -335,14 +324,9 @@ static void lost_index(enum fixture_damage d, bool head, bool loaded, bool layou
     struct bw_tensor_info before, after;
     struct bw_error err = BW_ERROR_INIT;
     struct bwi_buf index = {0};
-    static char names[FIXTURE_TENSORS][8002];
     uint64_t at;
     world_open(&w, 4, 256 * KIB);
-    fixture_init(&f, &w, 2, FIXTURE_ROWS);
-    for (int i = 0; i < FIXTURE_TENSORS; i++) { /* long names fill the blocks */
-        memset(names[i], 'a' + i, 8000);
-        fixture_tensor(&f, names[i], BW_U8, 1, (uint64_t[]){16});
-    }
+    fixture_long_names(&f, &w, 2);
     fixture_save(&f);
     const struct bwi_key key = key_of(&f, INDEX, &at);
     const struct bwi_key layout = key_of(&f, LAYOUT, &at);
@@ -350,8 +334,8 @@ static void lost_index(enum fixture_damage d, bool head, bool loaded, bool layou
     const struct bwi_restore_target t = reader_target(&f, true);
     reader_open(&x, &f, &t);
     if (loaded) {
-        assert_ok(reader_ask(&x, BWI_RESTORE_TENSOR, names[0], 0), &x.error);
-        assert_ok(bwi_restore_get_tensor(x.r, names[0], &before, &err), &err);
+        assert_ok(reader_ask(&x, BWI_RESTORE_TENSOR, f.tensors[0].name, 0), &x.error);
+        assert_ok(bwi_restore_get_tensor(x.r, f.tensors[0].name, &before, &err), &err);
     }
     fixture_damage(&w, BWI_TIER_REMOTE, key.s, d, head ? 60 : index.len - 9);
     for (int i = 0; layout_too && i < BWI_TIERS; i++) fixture_damage(&w, (enum bwi_tier)i, layout.s, FIXTURE_FLIP, 50);
@@ -360,9 +344,9 @@ static void lost_index(enum fixture_damage d, bool head, bool loaded, bool layou
     if (layout_too && strstr(x.error.message, layout.s) == NULL) fail_msg("no \"%s\": %s", layout.s, x.error.message);
     if (!layout_too) assert_ok(reader_ask(&x, BWI_RESTORE_ALL_TENSORS, NULL, 0), &x.error);
     if (loaded) {
-        assert_ok(bwi_restore_get_tensor(x.r, names[0], &after, &err), &err);
+        assert_ok(bwi_restore_get_tensor(x.r, f.tensors[0].name, &after, &err), &err);
         assert_ptr_equal(before.name, after.name);
-        assert_string_equal(before.name, names[0]);
+        assert_string_equal(before.name, f.tensors[0].name);
     }
     reader_close(&x);
     bwi_buf_fini(&index);

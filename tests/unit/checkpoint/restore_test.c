@@ -5,17 +5,6 @@
 #include "checkpoint/policy_history.h"
 #include "reader.h"
 
-static void small(struct fixture *f, struct world *w, uint32_t world) {
-    fixture_init(f, w, world, FIXTURE_ROWS);
-    fixture_tensor(f, "a", BW_F32, 2, (uint64_t[]){24, 300});
-    fixture_tensor(f, "b", BW_I16, 1, (uint64_t[]){1000});
-    fixture_tensor(f, "s", BW_F64, 0, NULL);
-    fixture_tie(f, "a.tied", 0);
-    fixture_blob(f, "rng", 5000);
-    fixture_blob(f, "none", 0);
-    f->metadata = "{\"lr\":0.5}";
-}
-
 /* ---- questions ---- */
 
 static void names_shapes_boxes_blobs_and_metadata_are_told(void **state) {
@@ -25,7 +14,7 @@ static void names_shapes_boxes_blobs_and_metadata_are_told(void **state) {
     struct reader x;
     struct bw_error err = BW_ERROR_INIT;
     world_open(&w, 5, 256 * KIB);
-    small(&f, &w, 3);
+    fixture_small(&f, &w, 3);
     fixture_save(&f);
     const struct bwi_restore_target t = reader_target(&f, true);
     reader_open(&x, &f, &t);
@@ -97,25 +86,20 @@ static void an_index_of_many_blocks_is_read_by_name_and_in_order(void **state) {
     struct fixture f;
     struct reader x;
     struct bw_error err = BW_ERROR_INIT;
-    static char names[FIXTURE_TENSORS][8002];
     world_open(&w, 4, 256 * KIB);
-    fixture_init(&f, &w, 2, FIXTURE_ROWS);
-    for (int i = 0; i < FIXTURE_TENSORS; i++) { /* long names fill the blocks */
-        memset(names[i], 'a' + i, 8000);
-        fixture_tensor(&f, names[i], BW_U8, 1, (uint64_t[]){16});
-    }
+    fixture_long_names(&f, &w, 2);
     fixture_save(&f);
     const struct bwi_restore_target t = reader_target(&f, true);
     reader_open(&x, &f, &t);
     struct bw_tensor_info ti;
-    assert_ok(reader_ask(&x, BWI_RESTORE_TENSOR, names[11], 0), &x.error);
-    assert_ok(bwi_restore_get_tensor(x.r, names[11], &ti, &err), &err);
-    assert_fails(bwi_restore_get_tensor(x.r, names[0], &ti, &err), BW_E_STATE, &err, NULL); /* another block */
+    assert_ok(reader_ask(&x, BWI_RESTORE_TENSOR, f.tensors[11].name, 0), &x.error);
+    assert_ok(bwi_restore_get_tensor(x.r, f.tensors[11].name, &ti, &err), &err);
+    assert_fails(bwi_restore_get_tensor(x.r, f.tensors[0].name, &ti, &err), BW_E_STATE, &err, NULL); /* another block */
     assert_ok(reader_ask(&x, BWI_RESTORE_ALL_TENSORS, NULL, 0), &x.error);
     err = (struct bw_error)BW_ERROR_INIT;
     for (uint64_t i = 0; i < FIXTURE_TENSORS; i++) {
         assert_ok(bwi_restore_get_tensor_at(x.r, i, &ti, &err), &err);
-        assert_string_equal(ti.name, names[i]);
+        assert_string_equal(ti.name, f.tensors[i].name);
     }
     assert_ok(reader_all(&x), &x.error);
     reader_close(&x);
@@ -129,7 +113,7 @@ static void blobs_come_back_and_tell_their_length(void **state) {
     struct reader x;
     uint8_t buf[5000];
     world_open(&w, 1, 256 * KIB);
-    small(&f, &w, 2);
+    fixture_small(&f, &w, 2);
     fixture_save(&f);
     const struct bwi_restore_target t = reader_target(&f, true);
     reader_open(&x, &f, &t);
@@ -156,7 +140,7 @@ static void what_is_expected_is_compared_strictly(void **state) {
     struct fixture f;
     struct reader x;
     world_open(&w, 1, 256 * KIB);
-    small(&f, &w, 2);
+    fixture_small(&f, &w, 2);
     fixture_save(&f);
     const struct bwi_restore_target t = reader_target(&f, true);
     reader_open(&x, &f, &t);
@@ -205,7 +189,7 @@ static void slices_are_checked_before_anything_is_read(void **state) {
     struct reader x;
     struct piece p;
     world_open(&w, 1, 256 * KIB);
-    small(&f, &w, 2);
+    fixture_small(&f, &w, 2);
     fixture_save(&f);
     const struct bwi_restore_target t = reader_target(&f, true);
     reader_open(&x, &f, &t);
@@ -279,7 +263,7 @@ static void an_extent_that_several_slices_need_is_read_once(void **state) {
     struct piece p[6];
     struct bw_slice s[6];
     world_open(&w, 1, 256 * KIB);
-    small(&f, &w, 1);
+    fixture_small(&f, &w, 1);
     fixture_save(&f);
     const struct bwi_restore_target t = reader_target(&f, true);
     reader_open(&x, &f, &t);
@@ -304,7 +288,7 @@ static void the_arena_is_the_bound_whatever_is_read(void **state) {
     struct fixture f;
     struct reader x;
     world_open(&w, 9, 3 * 4 * KIB); /* three extents */
-    small(&f, &w, 4);
+    fixture_small(&f, &w, 4);
     fixture_save(&f);
     const struct bwi_restore_target t = reader_target(&f, true);
     reader_open(&x, &f, &t);
@@ -343,12 +327,8 @@ static void compressed_extents_and_packs_of_other_checkpoints_are_followed(void 
             const struct bwi_id other = {90, 2, 0xabcd1234, 0};
             uint8_t buf[5000];
             world_open(&w, 6, 256 * KIB);
-            small(&f, &w, 2);
-            for (uint32_t g = 0; g < 2; g++) {
-                for (int t = 0; t < BWI_TIERS; t++) fixture_save_group(&f, g, (enum bwi_tier)t);
-                fixture_repack(&f, g, BWI_TIER_REMOTE, (uint8_t)codec, foreign ? &other : NULL);
-            }
-            fixture_commit(&f);
+            fixture_small(&f, &w, 2);
+            fixture_save_repacked(&f, (uint8_t)codec, foreign ? &other : NULL);
             /* One tier differs from the other: a damaged raw extent here is served from a compressed one there. */
             const struct bwi_key pack = bwi_key_pack("run", false, &f.id, 1, 0, w.ctx.writer);
             fixture_damage(&w, BWI_TIER_LOCAL, pack.s, FIXTURE_FLIP, 4096 + 100);
@@ -385,7 +365,7 @@ static void a_part_that_no_box_holds_is_an_error(void **state) {
     struct bwi_index_info info;
     struct bwi_buf bytes = {0};
     world_open(&w, 1, 256 * KIB);
-    small(&f, &w, 2);
+    fixture_small(&f, &w, 2);
     fixture_save(&f);
     /* A manifest whose index knows the boxes of group 0 only. */
     struct bwi_manifest manifest = {0};
@@ -422,7 +402,7 @@ static void a_part_that_no_box_holds_is_an_error(void **state) {
 
 static void uncommitted(struct world *w, struct fixture *f, struct bwi_restore_target *t) {
     world_open(w, 2, 256 * KIB);
-    small(f, w, 3);
+    fixture_small(f, w, 3);
     *t = reader_target(f, false);
     t->wait_ns = 30 * BWI_NS_PER_S;
 }
@@ -478,7 +458,7 @@ static void groups_that_are_nowhere_yet_are_waited_for(void **state) {
         struct world other; /* the group appears: its objects come from another world */
         struct fixture g;
         world_open(&other, 0, 256 * KIB);
-        small(&g, &other, 3);
+        fixture_small(&g, &other, 3);
         fixture_save_group(&g, 1, BWI_TIER_REMOTE);
         for (size_t i = 0; i < bwi_bucket_objects(other.bucket[1]); i++) {
             struct bwi_span data = BWI_SPAN_NONE;
@@ -539,7 +519,7 @@ static void an_uncommitted_checkpoint_with_a_gap_or_of_another_world_is_refused(
     assert_true(bwi_bucket_remove(w.bucket[0], bwi_key_summary("run", &f.id, 1).s));
     reader_open(&x, &f, &t);
     assert_int_equal(reader_ask(&x, BWI_RESTORE_MANIFEST, NULL, 0), BW_E_COVERAGE);
-    assert_non_null(strstr(x.error.message, "tensor \"a\": the box of group 0"));
+    assert_non_null(strstr(x.error.message, "tensor \"a\": the box of rank 0"));
     reader_close(&x);
     t.uuid.b[3] ^= 1;
     reader_open(&x, &f, &t);
@@ -560,7 +540,7 @@ static void a_call_without_progress_ends_once_nothing_is_in_flight(void **state)
     struct fixture f;
     struct reader x;
     world_open(&w, 0, 256 * KIB);
-    small(&f, &w, 2);
+    fixture_small(&f, &w, 2);
     fixture_save(&f);
     const struct bwi_restore_target t = reader_target(&f, true);
     reader_open(&x, &f, &t);
@@ -581,7 +561,7 @@ static void a_call_can_be_cancelled_at_any_turn(void **state) {
     struct fixture f;
     struct reader x;
     world_open(&w, 11, 64 * KIB);
-    small(&f, &w, 3);
+    fixture_small(&f, &w, 3);
     fixture_save(&f);
     const struct bwi_restore_target t = reader_target(&f, true);
     bool cancelled = true;

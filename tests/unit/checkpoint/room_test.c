@@ -103,20 +103,102 @@ static void the_oldest_committed_goes_and_its_directory_with_it(void **state) {
     }
 }
 
+/* The disk has so many bytes left. */
+static void leave_free(struct job *j, uint64_t bytes) {
+    struct single s = {0};
+    bwi_bucket_model(j->w.bucket[NEAR])->capacity_bytes = MUCH;
+    bwi_call_prepare(&s.call, BWI_STORE_SPACE, NULL);
+    single_run(&j->w, &s, NEAR);
+    bwi_bucket_model(j->w.bucket[NEAR])->capacity_bytes = MUCH - s.call.op.free_bytes + bytes;
+}
+
 static void a_full_disk_makes_room_as_a_quota_does(void **state) {
     (void)state;
     struct job j;
     job_open(&j, 1);
-    struct single s = {0};
-    bwi_bucket_model(j.w.bucket[NEAR])->capacity_bytes = MUCH;
-    bwi_call_prepare(&s.call, BWI_STORE_SPACE, NULL);
-    single_run(&j.w, &s, NEAR);
-    bwi_bucket_model(j.w.bucket[NEAR])->capacity_bytes = MUCH - s.call.op.free_bytes + 100; /* 100 bytes are free */
+    leave_free(&j, 100);
     struct bwi_room r = room_of(&j, j.bytes + 100, 0);
     room_ok(&j, &r);
     assert_true(r.fits);
     assert_int_equal(r.evicted, 1);
     assert_false(there(&j, &S1));
+    job_close(&j);
+}
+
+/* Packs and what lies beside them share the disk: exactly what both need is enough, a byte less is not. */
+static void what_lies_beside_the_packs_needs_room_on_the_disk_too(void **state) {
+    (void)state;
+    static const uint64_t beside[] = {0, 1, 4095, 4096, 64 * KIB, UINT64_C(1) << 33};
+    for (size_t i = 0; i < sizeof beside / sizeof *beside; i++) {
+        for (int missing = 0; missing < 2; missing++) {
+            struct job j;
+            job_open(&j, 1);
+            leave_free(&j, j.bytes + beside[i] - (uint64_t)missing);
+            struct bwi_room r = room_of(&j, j.bytes, 0);
+            r.beside_bytes = beside[i];
+            room_ok(&j, &r);
+            assert_true(r.fits);
+            assert_int_equal(r.evicted, missing);
+            assert_int_equal(there(&j, &S1), missing == 0);
+            job_close(&j);
+        }
+    }
+}
+
+/* The quota is about packs. */
+static void what_lies_beside_the_packs_is_not_counted_against_the_quota(void **state) {
+    (void)state;
+    static const uint64_t beside[] = {1, MIB, MUCH / 2};
+    for (size_t i = 0; i < sizeof beside / sizeof *beside; i++) {
+        for (int missing = 0; missing < 2; missing++) {
+            struct job j;
+            job_open(&j, 1);
+            leave_free(&j, MUCH);
+            struct bwi_room r = room_of(&j, j.bytes, 5 * j.bytes - (uint64_t)missing);
+            r.beside_bytes = beside[i];
+            room_ok(&j, &r);
+            assert_true(r.fits);
+            assert_int_equal(r.evicted, missing);
+            job_close(&j);
+        }
+    }
+}
+
+/* Evicting both that may go would free the packs' bytes, but not what is missing for the rest. */
+static void what_lies_beside_the_packs_is_no_reason_to_evict_in_vain(void **state) {
+    (void)state;
+    static const uint64_t beside[] = {MIB, MUCH, UINT64_MAX};
+    for (size_t i = 0; i < sizeof beside / sizeof *beside; i++) {
+        struct job j;
+        job_open(&j, 1);
+        leave_free(&j, 100);
+        struct bwi_room r = room_of(&j, 2 * j.bytes, i % 2 == 0 ? 0 : MUCH);
+        r.beside_bytes = beside[i];
+        room_ok(&j, &r);
+        assert_false(r.fits);
+        assert_int_equal(r.evicted, 0);
+        assert_true(there(&j, &S1) && there(&j, &S2));
+        job_close(&j);
+    }
+}
+
+/* How much leftovers free shows only when they are gone. */
+static void leftovers_make_the_room_beside_the_packs_before_a_checkpoint_goes(void **state) {
+    (void)state;
+    struct job j;
+    const struct bwi_id died = {5, 1, NONCE, 0};
+    job_open(&j, 1);
+    save_packs(&j.w, NEAR, &died, 0);
+    past_register(&j.past, &j.w, "launch-2", NONCE_2, BWI_REGISTER_DEFAULT);
+    leave_free(&j, j.bytes);
+    struct bwi_room r = room_of(&j, j.bytes, 0);
+    r.beside_bytes = 2 * j.bytes; /* of them one by step 4, which is dead, and one by what died */
+    room_ok(&j, &r);
+    assert_true(r.fits);
+    assert_int_equal(r.evicted, 2);
+    assert_false(there(&j, &S4));
+    assert_int_equal(data_of(&j.w, NEAR, &died, 0), 0);
+    assert_true(there(&j, &S1) && there(&j, &S2) && there(&j, &S3));
     job_close(&j);
 }
 
@@ -215,7 +297,7 @@ static void another_life_of_the_run_is_left_alone(void **state) {
     job_close(&j);
 }
 
-static void other_groups_are_left_alone(void **state) {
+static void other_groups_are_left_alone_while_this_one_can_make_the_room(void **state) {
     (void)state;
     struct job j;
     job_open(&j, 1);
@@ -230,6 +312,232 @@ static void other_groups_are_left_alone(void **state) {
     assert_true(data_of(&j.w, NEAR, &S1, 1) > 0);
     assert_true(data_of(&j.w, NEAR, &(struct bwi_id){1, 1, NONCE, 7}, 1) > 0);
     job_close(&j);
+}
+
+/* ---- a disk that groups share ---- */
+
+/* Another group's copies of all four, and a disk with so many bytes left. */
+static void share(struct job *j, uint64_t seed, uint64_t free_bytes) {
+    static const struct bwi_id *const saved[] = {&S1, &S2, &S3, &S4};
+    job_open(j, seed);
+    for (int i = 0; i < 4; i++) assert_int_equal(save_group(&j->w, NEAR, saved[i], 1, &LIFE, NULL), j->bytes);
+    leave_free(j, free_bytes);
+}
+
+static bool other_there(struct job *j, const struct bwi_id *id) {
+    const bool summary = has_summary(&j->w, NEAR, id, 1);
+    assert_int_equal(data_of(&j->w, NEAR, id, 1) > 0, summary);
+    return summary;
+}
+
+static void on_a_full_disk_old_copies_of_other_groups_go_after_its_own(void **state) {
+    (void)state;
+    for (uint64_t copies = 1; copies <= 5; copies++) {
+        struct job j;
+        share(&j, copies, 0);
+        struct bwi_room r = room_of(&j, copies * j.bytes, copies > 4 ? 0 : 4 * j.bytes + copies * j.bytes);
+        room_ok(&j, &r);
+        assert_int_equal(r.fits, copies <= 4);
+        const uint64_t gone = copies > 4 ? 0 : copies;
+        assert_int_equal(r.evicted, gone);
+        assert_int_equal(r.evicted_bytes, gone * j.bytes);
+        assert_int_equal(there(&j, &S1), gone < 1);
+        assert_int_equal(there(&j, &S2), gone < 2);
+        assert_int_equal(other_there(&j, &S1), gone < 3);
+        assert_int_equal(other_there(&j, &S2), gone < 4);
+        assert_true(there(&j, &S3) && there(&j, &S4));
+        assert_true(other_there(&j, &S3) && other_there(&j, &S4));
+        job_close(&j);
+    }
+}
+
+/* Nor are they looked at: a listing of everything for each save would be the price. */
+static void other_groups_are_no_help_against_the_quota(void **state) {
+    (void)state;
+    struct job j;
+    share(&j, 1, MUCH / 2);
+    bwi_bucket_fail_next(j.w.bucket[NEAR], BWI_STORE_LIST, "/groups/", BW_E_IO, false);
+    struct bwi_room r = room_of(&j, 3 * j.bytes, 4 * j.bytes);
+    room_ok(&j, &r);
+    assert_false(r.fits);
+    assert_int_equal(r.evicted, 0);
+    r = room_of(&j, MUCH / 4, 0);
+    room_ok(&j, &r); /* nor while there is room */
+    assert_true(r.fits);
+    job_close(&j);
+}
+
+static void other_groups_copies_do_not_go_in_vain(void **state) {
+    (void)state;
+    struct job j;
+    share(&j, 1, 0);
+    struct bwi_room r = room_of(&j, 4 * j.bytes + 1, 0);
+    room_ok(&j, &r);
+    assert_false(r.fits);
+    assert_int_equal(r.evicted, 0);
+    job_close(&j);
+}
+
+/* In attempts with fan-out, and without. */
+static void dead_data_of_other_groups_goes_before_their_checkpoints(void **state) {
+    (void)state;
+    const struct bwi_id died = {5, 1, NONCE, 0};
+    const uint32_t far_group = 12;
+    struct job j;
+    share(&j, 1, 0);
+    past_register(&j.past, &j.w, "launch-2", NONCE_2, BWI_REGISTER_DEFAULT); /* step 4 is dead, of both groups */
+    const struct bwi_key spread = bwi_key_pack(j.w.ctx.run, true, &died, far_group, 0, 1);
+    const struct bwi_key stray = bwi_key_pack(j.w.ctx.run, true, &died, 13, 0, 1);
+    struct bwi_key wrong = stray; /* in a directory that is not its group's */
+    memcpy(strstr(wrong.s, "/data/") + strlen("/data/"), strstr(spread.s, "/data/") + strlen("/data/"), 2);
+    world_put(&j.w, NEAR, spread.s, bwi_span_str("a pack"));
+    world_put(&j.w, NEAR, wrong.s, bwi_span_str("a pack"));
+    leave_free(&j, 0);
+    struct bwi_room r = room_of(&j, 4 * j.bytes, 0);
+    room_ok(&j, &r);
+    assert_true(r.fits);
+    assert_int_equal(r.evicted, 5); /* of its own one that was dead and two that were old */
+    assert_false(there(&j, &S4) || other_there(&j, &S4));
+    assert_int_equal(below(&j.w, NEAR, spread.s), 0);
+    assert_int_equal(below(&j.w, NEAR, wrong.s), 1);
+    assert_true(other_there(&j, &S1) && other_there(&j, &S2));
+    job_close(&j);
+}
+
+/* Step 4 of the other group may be committed, and refers to step 1 of whatever group. */
+static void what_may_be_committed_keeps_what_it_needs_in_other_groups_too(void **state) {
+    (void)state;
+    struct job j;
+    job_open(&j, 1);
+    (void)save_group(&j.w, NEAR, &S1, 1, &LIFE, NULL);
+    (void)save_group(&j.w, NEAR, &S2, 1, &LIFE, NULL);
+    (void)save_group(&j.w, NEAR, &S4, 1, &LIFE, &S1);
+    leave_free(&j, 0);
+    struct bwi_room r = room_of(&j, 2 * j.bytes + 1, 0);
+    room_ok(&j, &r);
+    assert_false(r.fits);
+    r = room_of(&j, 2 * j.bytes, 0);
+    room_ok(&j, &r);
+    assert_true(r.fits); /* by this group's own */
+    assert_true(other_there(&j, &S1) && other_there(&j, &S2));
+    r = room_of(&j, 3 * j.bytes, 0);
+    room_ok(&j, &r);
+    assert_true(r.fits);
+    assert_true(other_there(&j, &S1) && other_there(&j, &S4));
+    assert_false(other_there(&j, &S2));
+    job_close(&j);
+}
+
+static void another_life_of_other_groups_is_left_alone(void **state) {
+    (void)state;
+    const struct bwi_id whole = {2, 1, 0x99, 0}, torn = {3, 1, 0x99, 0};
+    struct job j;
+    job_open(&j, 1);
+    (void)save_group(&j.w, NEAR, &whole, 1, &OTHER_LIFE, NULL);
+    save_packs(&j.w, NEAR, &torn, 1); /* perhaps it is being written */
+    leave_free(&j, 0);
+    struct bwi_room r = room_of(&j, 3 * j.bytes, 0);
+    room_ok(&j, &r);
+    assert_false(r.fits);
+    assert_int_equal(r.evicted, 0);
+    assert_true(other_there(&j, &whole));
+    assert_true(data_of(&j.w, NEAR, &torn, 1) > 0);
+    job_close(&j);
+}
+
+static void another_group_that_somebody_has_locked_is_passed_over(void **state) {
+    (void)state;
+    struct job j;
+    share(&j, 1, 0);
+    struct single s = {0};
+    const struct bwi_key key = bwi_key_data_of(j.w.ctx.run, false, &S1, 1);
+    bwi_call_prepare(&s.call, BWI_STORE_LOCK, key.s);
+    single_run(&j.w, &s, NEAR);
+    struct bwi_room r = room_of(&j, 3 * j.bytes, 0);
+    room_ok(&j, &r);
+    assert_true(r.fits);
+    assert_true(other_there(&j, &S1));
+    assert_false(other_there(&j, &S2));
+    assert_false(there(&j, &S1)); /* its own of the same step is another matter */
+    struct single u = {0};
+    bwi_call_prepare(&u.call, BWI_STORE_UNLOCK, key.s);
+    u.call.op.lock = s.call.op.lock;
+    single_run(&j.w, &u, NEAR);
+    job_close(&j);
+}
+
+static void what_other_groups_have_and_cannot_be_read_is_an_error(void **state) {
+    (void)state;
+    static const struct {
+        enum bwi_store_verb verb;
+        const char *part;
+    } at[] = {{BWI_STORE_LIST, "/groups/"}, {BWI_STORE_GET, "/groups/000001"}};
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
+        struct job j;
+        share(&j, 1, 0);
+        const size_t objects = bwi_bucket_objects(j.w.bucket[NEAR]);
+        bwi_bucket_fail_next(j.w.bucket[NEAR], at[i].verb, at[i].part, BW_E_IO, false);
+        struct bwi_room r = room_of(&j, 3 * j.bytes, 0);
+        room_run(&j, &r);
+        assert_fails(r.task.error.status, BW_E_IO, &r.task.error, "making room for group 0: ");
+        assert_false(r.fits);
+        assert_int_equal(bwi_bucket_objects(j.w.bucket[NEAR]), objects);
+        job_close(&j);
+    }
+}
+
+static void among_other_groups_it_can_be_cancelled_or_stopped_at_any_moment(void **state) {
+    (void)state;
+    bool whole = false;
+    for (int turns = 0; !whole; turns++) {
+        struct job j;
+        share(&j, 5, 0);
+        struct bwi_room r = room_of(&j, 4 * j.bytes, 0);
+        bwi_room_start(&r, j.w.loop, NULL);
+        for (int i = 0; i < turns && r.task.running; i++) world_turn(&j.w);
+        whole = !r.task.running;
+        bwi_task_cancel(&r.task);
+        world_run(&j.w);
+        if (r.task.error.status < 0) assert_fails(r.task.error.status, BW_E_CANCELLED, &r.task.error, "cancelled");
+        assert_false(locked(&j.w, &S1) || locked(&j.w, &S2));
+        (void)check_tier(&j.w, NEAR);
+        job_close(&j);
+        assert_true(turns < 1000);
+    }
+    whole = false;
+    for (uint64_t ops = 0; !whole; ops++) {
+        struct job j;
+        share(&j, ops + 1, 0);
+        machine_stops_after(&j.w, ops, ops % 2 == 0);
+        struct bwi_room r = room_of(&j, 4 * j.bytes, 0);
+        room_run(&j, &r);
+        machine_starts(&j.w);
+        whole = machine.left > 0;
+        (void)check_tier(&j.w, NEAR);
+        r = room_of(&j, 4 * j.bytes, 0);
+        room_ok(&j, &r);
+        assert_true(r.fits);
+        assert_true(there(&j, &S3) && there(&j, &S4) && other_there(&j, &S3) && other_there(&j, &S4));
+        job_close(&j);
+        assert_true(ops < 200);
+    }
+}
+
+static void among_other_groups_it_may_run_out_of_memory(void **state) {
+    (void)state;
+    bool whole = false;
+    for (unsigned long n = 1; !whole; n++) {
+        struct job j;
+        share(&j, 1, 0);
+        struct bwi_room r = room_of(&j, 4 * j.bytes, 0);
+        (void)bwi_alloc_fail_at(n);
+        room_run(&j, &r);
+        whole = bwi_alloc_fail_at(0) < n;
+        if (r.task.error.status < 0) assert_int_equal(r.task.error.status, BW_E_NOMEM);
+        (void)check_tier(&j.w, NEAR);
+        job_close(&j);
+        assert_true(n < 2000);
+    }
 }
 
 static void a_group_that_somebody_has_locked_is_passed_over(void **state) {
@@ -546,13 +854,27 @@ int main(void) {
         cmocka_unit_test(nothing_is_deleted_while_there_is_room),
         cmocka_unit_test(the_oldest_committed_goes_and_its_directory_with_it),
         cmocka_unit_test(a_full_disk_makes_room_as_a_quota_does),
+        cmocka_unit_test(what_lies_beside_the_packs_needs_room_on_the_disk_too),
+        cmocka_unit_test(what_lies_beside_the_packs_is_not_counted_against_the_quota),
+        cmocka_unit_test(what_lies_beside_the_packs_is_no_reason_to_evict_in_vain),
+        cmocka_unit_test(leftovers_make_the_room_beside_the_packs_before_a_checkpoint_goes),
         cmocka_unit_test(the_newest_and_the_uncommitted_are_never_given_up),
         cmocka_unit_test(without_a_history_nothing_may_go),
         cmocka_unit_test(dead_data_goes_even_with_room_to_spare),
         cmocka_unit_test(dead_data_to_which_something_kept_refers_stays),
         cmocka_unit_test(a_save_in_flight_is_left_alone),
         cmocka_unit_test(another_life_of_the_run_is_left_alone),
-        cmocka_unit_test(other_groups_are_left_alone),
+        cmocka_unit_test(other_groups_are_left_alone_while_this_one_can_make_the_room),
+        cmocka_unit_test(on_a_full_disk_old_copies_of_other_groups_go_after_its_own),
+        cmocka_unit_test(other_groups_are_no_help_against_the_quota),
+        cmocka_unit_test(other_groups_copies_do_not_go_in_vain),
+        cmocka_unit_test(dead_data_of_other_groups_goes_before_their_checkpoints),
+        cmocka_unit_test(what_may_be_committed_keeps_what_it_needs_in_other_groups_too),
+        cmocka_unit_test(another_life_of_other_groups_is_left_alone),
+        cmocka_unit_test(another_group_that_somebody_has_locked_is_passed_over),
+        cmocka_unit_test(what_other_groups_have_and_cannot_be_read_is_an_error),
+        cmocka_unit_test(among_other_groups_it_can_be_cancelled_or_stopped_at_any_moment),
+        cmocka_unit_test(among_other_groups_it_may_run_out_of_memory),
         cmocka_unit_test(a_group_that_somebody_has_locked_is_passed_over),
         cmocka_unit_test(a_full_disk_that_takes_no_lock_is_evicted_all_the_same),
         cmocka_unit_test(a_damaged_summary_is_no_copy),

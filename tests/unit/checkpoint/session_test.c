@@ -1,177 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Launches, saves, failures and resumes of whole jobs, in memory and virtual time. */
-#include <stdio.h>
-#include <string.h>
-
-#include "base/text.h"
-#include "base/vec.h"
-#include "cluster.h"
-#include "test.h"
-
-#define ROWS 24u
-#define COLS 300u
-
-/* The state of a job of `world` ranks at a step: one sharded tensor, one replicated one, one blob per rank. */
-struct state {
-    float sharded[ROWS][COLS], same[COLS];
-    char blob[16];
-};
-
-static void make_state(struct state *s, uint64_t step) {
-    for (unsigned i = 0; i < ROWS; i++)
-        for (unsigned k = 0; k < COLS; k++) s->sharded[i][k] = (float)(step * 100000 + i * COLS + k);
-    for (unsigned k = 0; k < COLS; k++) s->same[k] = (float)(step * 7 + k);
-    bwi_format(s->blob, sizeof s->blob, "rng-%llu", (unsigned long long)step);
-}
-
-static void shard_of(uint32_t rank, uint32_t world, uint64_t *offset, uint64_t *extent) {
-    offset[0] = ROWS * rank / world;
-    offset[1] = 0;
-    extent[0] = ROWS * (rank + 1) / world - offset[0];
-    extent[1] = COLS;
-}
-
-static void describe(struct bwi_save *v, const struct state *s, uint32_t rank, uint32_t world) {
-    struct bw_error err = BW_ERROR_INIT;
-    uint64_t shape[2] = {ROWS, COLS}, offset[2], extent[2], cols = COLS;
-    shard_of(rank, world, offset, extent);
-    struct bw_tensor t = BW_TENSOR_INIT;
-    t.name = "sharded";
-    t.dtype = BW_F32;
-    t.dims = 2;
-    t.shape = shape;
-    t.offset = offset;
-    t.extent = extent;
-    t.data = s->sharded[offset[0]];
-    assert_ok(bwi_description_tensor(&v->description, &t, &err), &err);
-    struct bw_tensor r = BW_TENSOR_INIT;
-    r.name = "same";
-    r.dtype = BW_F32;
-    r.dims = 1;
-    r.shape = &cols;
-    r.data = s->same;
-    r.replica_count = world;
-    r.replica_index = rank;
-    assert_ok(bwi_description_tensor(&v->description, &r, &err), &err);
-    assert_ok(bwi_description_blob(&v->description, "rng", s->blob, sizeof s->blob, &err), &err);
-}
-
-static struct bwi_save *save(struct cluster *c, unsigned slot, uint64_t step, const struct state *s) {
-    struct bw_error err = BW_ERROR_INIT;
-    struct bwi_session *x = c->ranks[slot].session;
-    struct bwi_save *v;
-    assert_ok(bwi_session_begin(x, step, &v, &err), &err);
-    describe(v, s, x->cfg.rank, x->cfg.world);
-    assert_ok(bwi_session_start(v, &err), &err);
-    return v;
-}
-
-struct wait {
-    struct bwi_save *v;
-    enum bw_level level;
-};
-
-static bool reached(struct cluster *c, void *user) {
-    (void)c;
-    struct wait *w = user;
-    return w->v->level >= w->level || w->v->state == BWI_SAVE_ENDED;
-}
-
-static bool ended(struct cluster *c, void *user) {
-    (void)c;
-    return ((struct bwi_save *)user)->state == BWI_SAVE_ENDED;
-}
-
-static void wait_level(struct cluster *c, struct bwi_save *v, enum bw_level level) {
-    struct wait w = {v, level};
-    assert_true(cluster_run(c, reached, &w, 600000));
-    if (v->level < level) fail_msg("step %llu ended: %s", (unsigned long long)v->step, v->error.message);
-}
-
-static void save_all(struct cluster *c, unsigned first, uint32_t world, uint64_t step, struct bwi_save **ret) {
-    static struct state s;
-    make_state(&s, step);
-    for (uint32_t r = 0; r < world; r++) ret[r] = save(c, first + r, step, &s);
-    for (uint32_t r = 0; r < world; r++) wait_level(c, ret[r], BW_CAPTURED);
-    memset(&s, 0xee, sizeof s); /* whatever is read of it from now on is wrong */
-}
-
-static void commit_all(struct cluster *c, unsigned first, uint32_t world, uint64_t step) {
-    struct bwi_save *v[CLUSTER_RANKS_MAX];
-    save_all(c, first, world, step, v);
-    for (uint32_t r = 0; r < world; r++) {
-        wait_level(c, v[r], BW_COMMITTED);
-        assert_true(cluster_run(c, ended, v[r], 600000));
-        bwi_session_release(v[r]);
-    }
-}
-
-static void open_all(struct cluster *c, unsigned first, const struct launch *l) {
-    for (uint32_t r = 0; r < l->world; r++) cluster_start(c, first + r, r, r, l);
-    cluster_open(c, first, l->world);
-    for (uint32_t r = 0; r < l->world; r++)
-        assert_ok(c->ranks[first + r].open->error.status, &c->ranks[first + r].open->error);
-}
-
-static bool call_ended(struct cluster *c, void *user) {
-    (void)c;
-    return !((struct bwi_task *)user)->running;
-}
-
-/* Reads everything back through the session of one slot, and compares it bit for bit with the state of `step`. */
-static void check_resumed(struct cluster *c, unsigned slot, uint64_t step) {
-    static struct state want, got;
-    struct rank *r = &c->ranks[slot];
-    const struct bwi_resume *m = &r->session->resume;
-    struct bw_error err = BW_ERROR_INIT;
-    struct bwi_restore *restore;
-    assert_true(m->from_checkpoint);
-    assert_int_equal(m->id.step, step);
-    struct bwi_restore_target t = {.id = m->id,
-                                   .committed = m->committed,
-                                   .manifest = m->manifest,
-                                   .world = m->world,
-                                   .groups = m->groups,
-                                   .fan_out = m->fan_out,
-                                   .uuid = m->uuid,
-                                   .wait_ns = 60 * BWI_NS_PER_S,
-                                   .may_repair = true,
-                                   .io_timeout_ns = 600 * BWI_NS_PER_S};
-    assert_ok(bwi_restore_new(&r->ctx, &t, &restore, &err), &err);
-    uint64_t shape[2] = {ROWS, COLS}, cols = COLS;
-    struct bw_slice s[2] = {BW_SLICE_INIT, BW_SLICE_INIT};
-    s[0].name = "sharded";
-    s[0].dtype = BW_F32;
-    s[0].dims = 2;
-    s[0].shape = shape;
-    s[0].data = got.sharded;
-    s[1].name = "same";
-    s[1].dtype = BW_F32;
-    s[1].dims = 1;
-    s[1].shape = &cols;
-    s[1].data = got.same;
-    struct bwi_restore_call call = {.r = restore, .what = BWI_RESTORE_READ, .slices = s, .slice_count = 2};
-    bwi_restore_call_start(&call, r->loop, NULL);
-    assert_true(cluster_run(c, call_ended, &call.task, 600000));
-    assert_ok(call.task.error.status, &call.task.error);
-    struct bwi_restore_call blob = {.r = restore,
-                                    .what = BWI_RESTORE_BLOB,
-                                    .name = "rng",
-                                    .rank = 0,
-                                    .buf = got.blob,
-                                    .buf_bytes = sizeof got.blob};
-    bwi_restore_call_start(&blob, r->loop, NULL);
-    assert_true(cluster_run(c, call_ended, &blob.task, 600000));
-    assert_ok(blob.task.error.status, &blob.task.error);
-    bwi_restore_free(restore);
-    memset(want.blob, 0, sizeof want.blob);
-    make_state(&want, step);
-    assert_memory_equal(want.sharded, got.sharded, sizeof want.sharded);
-    assert_memory_equal(want.same, got.same, sizeof want.same);
-    assert_string_equal(want.blob, got.blob);
-}
-
-/* --- cases --------------------------------------------------------------------------------------------------- */
+#include "cluster_job.h"
 
 static void one_rank_saves_and_a_restart_resumes_from_it(void **unused) {
     (void)unused;
@@ -338,54 +167,6 @@ static void a_frozen_attempt_that_wakes_up_cannot_commit(void **unused) {
     cluster_end(&c, 5);
     open_all(&c, 6, &(struct launch){.launch = "c", .world = 2});
     check_resumed(&c, 6, 30);
-    cluster_fini(&c);
-}
-
-static bool summary_is_on_its_way(struct cluster *c, void *user) {
-    (void)c;
-    return ((struct bwi_save *)user)->publish.summary_sent;
-}
-
-/* From the moment at which a summary may be there others may commit what it names, until they hear of the failure. */
-static void a_save_that_is_given_up_while_its_summary_is_sent_keeps_its_bytes(void **unused) {
-    (void)unused;
-    struct cluster c;
-    struct bwi_save *v[2];
-    struct bwi_span found;
-    cluster_init(&c, 40);
-    bwi_bucket_model(c.remote)->latency_ns = 10 * BWI_NS_PER_MS;
-    open_all(&c, 0, &(struct launch){.launch = "a", .world = 2, .single_tier = true});
-    commit_all(&c, 0, 2, 10);
-    save_all(&c, 0, 2, 20, v);
-    assert_true(cluster_run(&c, summary_is_on_its_way, v[1], 600000));
-    assert_false(v[1]->complete);
-    bwi_session_cancel(v[1]);
-    for (unsigned r = 0; r < 2; r++) assert_true(cluster_run(&c, ended, v[r], 600000));
-    const struct bwi_key summary = bwi_key_summary("run", &v[1]->id, 1);
-    const struct bwi_key content = bwi_key_content("run", false, &v[1]->id, 1);
-    assert_true(bwi_bucket_get(c.remote, summary.s, &found));
-    assert_true(bwi_bucket_get(c.remote, content.s, &found));
-    for (unsigned r = 0; r < 2; r++) bwi_session_release(v[r]);
-    cluster_fini(&c);
-}
-
-/* The same where the answer to the summary is that nobody knows. */
-static void a_summary_without_an_answer_keeps_the_bytes_that_it_names(void **unused) {
-    (void)unused;
-    struct cluster c;
-    struct bwi_save *v[1];
-    struct bwi_span found;
-    cluster_init(&c, 41);
-    open_all(&c, 0, &(struct launch){.launch = "a", .world = 1});
-    for (int i = 0; i < 4; i++) bwi_bucket_fail_next(c.local[0], BWI_STORE_CREATE, "/groups/", BW_E_UNKNOWN, true);
-    save_all(&c, 0, 1, 20, v);
-    assert_true(cluster_run(&c, ended, v[0], 600000));
-    assert_int_equal(v[0]->error.status, BW_E_UNKNOWN);
-    const struct bwi_key summary = bwi_key_summary("run", &v[0]->id, 0);
-    const struct bwi_key content = bwi_key_content("run", false, &v[0]->id, 0);
-    assert_true(bwi_bucket_get(c.local[0], summary.s, &found));
-    assert_true(bwi_bucket_get(c.local[0], content.s, &found));
-    bwi_session_release(v[0]);
     cluster_fini(&c);
 }
 
@@ -619,12 +400,6 @@ static void random_delays_and_lost_answers_change_nothing(void **unused) {
     }
 }
 
-static bool never(struct cluster *c, void *user) {
-    (void)c;
-    (void)user;
-    return false;
-}
-
 static void a_failed_step_that_all_are_past_does_not_fill_the_log(void **unused) {
     (void)unused;
     struct cluster c;
@@ -721,8 +496,6 @@ int main(void) {
         cmocka_unit_test(what_was_resumed_uncommitted_is_committed_by_the_next_launch),
         cmocka_unit_test(a_node_that_lost_its_disk_sends_all_back_to_the_committed_one),
         cmocka_unit_test(a_frozen_attempt_that_wakes_up_cannot_commit),
-        cmocka_unit_test(a_save_that_is_given_up_while_its_summary_is_sent_keeps_its_bytes),
-        cmocka_unit_test(a_summary_without_an_answer_keeps_the_bytes_that_it_names),
         cmocka_unit_test(another_job_supersedes_for_good),
         cmocka_unit_test(a_rank_that_is_restarted_alone_is_refused),
         cmocka_unit_test(a_launch_whose_ranks_do_not_all_arrive_names_them),

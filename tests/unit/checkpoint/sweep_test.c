@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The sweep: what is dead goes after its grace, what is not stays, whatever stops it. */
+#include "base/text.h"
 #include "checkpoint/sweep.h"
 #include "group_fixture.h"
 #include "os/os.h"
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define NONCE   0x1234abcdu
 #define NONCE_2 0x5678u
@@ -392,6 +396,7 @@ static void inventories_of_past_launches_go_and_those_of_the_current_one_stay(vo
     struct job j;
     job_open(&j, 1, FAR);
     put_inventory(&j, "launch-1");
+    world_put(&j.w, FAR, bwi_key_refusal("run", "launch-1").s, bwi_span("{}", 2));
     put_inventory(&j, "launch-2");
     put_inventory(&j, "launch-3"); /* it is gathering its ranks */
     struct bwi_sweep s = sweep_of(&j, FAR);
@@ -399,6 +404,50 @@ static void inventories_of_past_launches_go_and_those_of_the_current_one_stay(vo
     assert_false(has_inventory(&j, "launch-1"));
     assert_true(has_inventory(&j, "launch-2") && has_inventory(&j, "launch-3"));
     job_close(&j);
+}
+
+/* Of a launch whose group has seen this attempt as the current one; 0: none. */
+static void put_seen(struct job *j, const char *launch, uint32_t group, uint32_t seen) {
+    struct bw_error err = BW_ERROR_INIT;
+    struct bwi_buf bytes = {0};
+    struct bwi_inventory v = {.job = "job", .group = group, .groups = 2, .world = 2, .rank_count = 1};
+    v.ranks[0] = group;
+    v.seen_told = true;
+    v.seen_set = seen > 0;
+    v.seen_number = seen;
+    v.seen_nonce = 1;
+    (void)bwi_format(v.launch, sizeof v.launch, "%s", launch);
+    assert_ok(bwi_inventory_encode(&v, &bytes, &err), &err);
+    world_put(&j->w, FAR, bwi_key_inventory("run", launch, group).s, bwi_buf_span(&bytes));
+    bwi_buf_fini(&bytes);
+}
+
+/* The second attempt is current. */
+static void a_launch_goes_at_once_when_another_one_has_registered_since_it_looked(void **state) {
+    (void)state;
+    for (int dry = 1; dry >= 0; dry--) {
+        struct job j;
+        job_open(&j, 1, FAR);
+        put_seen(&j, "beaten", 0, 1);
+        put_seen(&j, "beaten", 1, 1);
+        put_seen(&j, "beaten-first", 0, 0);
+        put_seen(&j, "gathering", 0, 2);
+        put_seen(&j, "gathering", 1, 1); /* that one does not register */
+        put_seen(&j, "ahead", 0, 3);     /* it knows more than this sweep */
+        put_seen(&j, "headless", 1, 1);
+        put_seen(&j, "launch-2", 0, 1); /* the current one */
+        put_inventory(&j, "damaged");
+        struct bwi_sweep s = sweep_of(&j, FAR);
+        s.dry_run = dry;
+        sweep_ok(&j, &s);
+        assert_int_equal(has_inventory(&j, "beaten"), dry);
+        assert_int_equal(has_inventory(&j, "beaten-first"), dry);
+        assert_true(has_inventory(&j, "gathering") && has_inventory(&j, "ahead") && has_inventory(&j, "headless"));
+        assert_true(has_inventory(&j, "launch-2") && has_inventory(&j, "damaged"));
+        assert_int_equal(s.checkpoints, 3);
+        assert_int_equal(findings_of(&j, 0), 5);
+        job_close(&j);
+    }
 }
 
 static void a_launch_that_never_registers_goes_after_a_day_under_watch(void **state) {
@@ -519,13 +568,30 @@ static void without_memory_it_fails_and_leaves_a_sound_tier(void **state) {
     }
 }
 
+/* What a decision that died left in history/, so long ago that nobody is at work on it. */
+static void leave_temporary(const struct job *j, char path[512]) {
+    const struct timespec t[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
+    (void)snprintf(path, 512, "%s/runs/run/history/.0123456789abcdef.tmp", j->w.dir[FAR]);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    assert_int_equal(fclose(f), 0);
+    assert_int_equal(utimensat(AT_FDCWD, path, t, 0), 0);
+}
+
 static void it_works_on_directories(void **state) {
     (void)state;
     struct job j = {0};
+    char left[512];
     world_open_dirs(&j.w, bwi_os_system(), MIB);
     job_fill(&j, FAR);
+    leave_temporary(&j, left);
     struct bwi_sweep s = sweep_of(&j, FAR);
+    s.dry_run = true;
     sweep_ok(&j, &s);
+    assert_int_equal(access(left, F_OK), 0);
+    s = sweep_of(&j, FAR);
+    sweep_ok(&j, &s);
+    assert_int_equal(access(left, F_OK), -1);
     assert_int_equal(s.checkpoints, 3);
     struct single l = {0};
     bwi_call_prepare(&l.call, BWI_STORE_LIST, "runs/run/data/00/");
@@ -590,6 +656,7 @@ int main(void) {
         cmocka_unit_test(a_damaged_head_is_refused),
         cmocka_unit_test(layouts_go_when_no_checkpoint_of_their_attempt_is_left),
         cmocka_unit_test(inventories_of_past_launches_go_and_those_of_the_current_one_stay),
+        cmocka_unit_test(a_launch_goes_at_once_when_another_one_has_registered_since_it_looked),
         cmocka_unit_test(a_launch_that_never_registers_goes_after_a_day_under_watch),
         cmocka_unit_test(what_cannot_be_deleted_does_not_save_the_others),
         cmocka_unit_test(history_is_durable_before_anything_is_deleted_for_it),

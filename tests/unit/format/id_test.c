@@ -125,6 +125,7 @@ static void every_kind_of_key_has_the_text_of_the_format(void **state) {
     assert_string_equal(bwi_key_launches("r").s, "runs/r/launches/");
     assert_string_equal(bwi_key_launch("r", "slurm-77.0").s, "runs/r/launches/slurm-77.0/");
     assert_string_equal(bwi_key_inventory("r", "l", 7).s, "runs/r/launches/l/000007.json");
+    assert_string_equal(bwi_key_refusal("r", "l").s, "runs/r/launches/l/refused.json");
     assert_string_equal(bwi_key_layouts("r").s, "runs/r/layouts/");
     assert_string_equal(bwi_key_layouts_of("r", 3, 0xc0ffee).s, "runs/r/layouts/3-00c0ffee/");
     assert_string_equal(bwi_key_layout("r", 3, 0xc0ffee, &sha).s,
@@ -190,6 +191,7 @@ static void assert_key(const struct bwi_key *key, enum bwi_key_kind kind) {
     switch (p.kind) {
     case BWI_KEY_ENTRY: again = bwi_key_entry(p.run, p.era, p.n); break;
     case BWI_KEY_INVENTORY: again = bwi_key_inventory(p.run, p.launch, p.group); break;
+    case BWI_KEY_REFUSAL: again = bwi_key_refusal(p.run, p.launch); break;
     case BWI_KEY_LAYOUT: again = bwi_key_layout(p.run, p.attempt, p.nonce, &sha); break;
     case BWI_KEY_SUMMARY: again = bwi_key_summary(p.run, &p.id, p.group); break;
     case BWI_KEY_FAILED: again = bwi_key_failed(p.run, &p.id, p.group); break;
@@ -217,6 +219,7 @@ static void every_key_is_taken_apart_into_what_it_was_made_of(void **state) {
         struct bwi_key k;
         k = bwi_key_entry(r, 999999, INT64_MAX), assert_key(&k, BWI_KEY_ENTRY);
         k = bwi_key_inventory(r, run, 999998), assert_key(&k, BWI_KEY_INVENTORY);
+        k = bwi_key_refusal(r, run), assert_key(&k, BWI_KEY_REFUSAL);
         k = bwi_key_layout(r, UINT32_MAX, 0, &sha), assert_key(&k, BWI_KEY_LAYOUT);
         k = bwi_key_summary(r, &SAMPLE, 0), assert_key(&k, BWI_KEY_SUMMARY);
         k = bwi_key_failed(r, &SAMPLE, 64), assert_key(&k, BWI_KEY_FAILED);

@@ -254,10 +254,11 @@ static void a_tensor_of_another_dtype_or_shape_is_named_with_both_sides(void **s
     struct bwi_index_builder *b = new_builder();
     make_group(&a, 0, 3, 0);
     make_group(&c, 0, 3, 3);
+    a.rank[0] = 40, c.rank[0] = 70; /* people know ranks, not groups */
     c.tensors[1].dtype = BW_BF16;
     assert_ok(bwi_index_builder_add(b, 4, &a.layout, &err), &err);
     assert_fails(bwi_index_builder_add(b, 7, &c.layout, &err), BW_E_COVERAGE, &err,
-                 "tensor \"t0000001\": group 4 has F32 [6], group 7 has BF16 [6]");
+                 "tensor \"t0000001\": rank 40 has F32 [6], rank 70 has BF16 [6]");
     /* Half of a group is no state to go on from. */
     const struct bwi_index_tensor *t = NULL;
     size_t count = 77;
@@ -274,14 +275,14 @@ static void a_tensor_of_another_dtype_or_shape_is_named_with_both_sides(void **s
     bw_error_clear(&err);
     assert_ok(bwi_index_builder_add(b, 7, &c.layout, &err), &err);
     assert_fails(bwi_index_builder_add(b, 4, &a.layout, &err), BW_E_COVERAGE, &err,
-                 "tensor \"t0000001\": group 7 has F32 [6, 1], group 4 has F32 [6]");
+                 "tensor \"t0000001\": rank 70 has F32 [6, 1], rank 40 has F32 [6]");
     bwi_index_builder_free(b);
     b = new_builder();
     c.tensors[1] = a.tensors[1], wide[0] = 7;
     c.tensors[1].shape = wide;
     bw_error_clear(&err);
     assert_ok(bwi_index_builder_add(b, 4, &a.layout, &err), &err);
-    assert_fails(bwi_index_builder_add(b, 7, &c.layout, &err), BW_E_COVERAGE, &err, "group 7 has F32 [7]");
+    assert_fails(bwi_index_builder_add(b, 7, &c.layout, &err), BW_E_COVERAGE, &err, "rank 70 has F32 [7]");
     bwi_index_builder_free(b);
     drop_group(&a);
     drop_group(&c);
@@ -299,13 +300,14 @@ static void a_long_name_and_a_long_shape_still_tell_both_sides(void **state) {
     huge[0] = other[0] = 0, other[1] = 1;
     make_group(&a, 0, 1, 0);
     make_group(&c, 0, 1, 0);
+    c.rank[0] = 1;
     a.tensors[0] = (struct bwi_tensor){bwi_span(name, sizeof name), BW_U8, 16, huge};
     c.tensors[0] = (struct bwi_tensor){bwi_span(name, sizeof name), BW_F8_E4M3FNUZ, 16, other};
     a.boxes[0].offset = c.boxes[0].offset = a.boxes[0].extent = c.boxes[0].extent = zero;
     assert_ok(bwi_index_builder_add(b, 0, &a.layout, &err), &err);
     assert_fails(bwi_index_builder_add(b, 1, &c.layout, &err), BW_E_COVERAGE, &err,
-                 "nnn...\": group 0 has U8 [0, 18446744073709551615, ");
-    assert_non_null(strstr(err.message, "...], group 1 has F8_E4M3FNUZ [0, 1, 1844"));
+                 "nnn...\": rank 0 has U8 [0, 18446744073709551615, ");
+    assert_non_null(strstr(err.message, "...], rank 1 has F8_E4M3FNUZ [0, 1, 1844"));
     bwi_index_builder_free(b);
     drop_group(&a);
     drop_group(&c);

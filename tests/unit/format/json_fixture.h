@@ -11,24 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-/* Sanitizers slow everything down. */
-#ifdef __SANITIZE_ADDRESS__
-#define SLOWER 10.0
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SLOWER 10.0
-#endif
-#endif
-#ifndef SLOWER
-#define SLOWER 1.0
-#endif
-
-/* Seconds of processor time since `start`, as a plain build would have needed. */
-static inline double seconds_since(clock_t start) {
-    return (double)(clock() - start) / CLOCKS_PER_SEC / SLOWER;
-}
 
 #define FIXTURES BW_SOURCE_DIR "/tests/golden/format/json/"
 

@@ -40,6 +40,18 @@ static int read_damaged(struct bwi_span in, struct bwi_buf *out, struct bw_error
     return read_mark(true, in, out, err);
 }
 
+static int read_era_end(struct bwi_span in, struct bwi_buf *out, struct bw_error *err) {
+    struct bwi_era_end v;
+    const int rc = bwi_era_end_decode(in, &v, err);
+    return rc < 0 ? rc : bwi_era_end_encode(&v, out, err);
+}
+
+static int read_refused(struct bwi_span in, struct bwi_buf *out, struct bw_error *err) {
+    struct bwi_refusal r;
+    const int rc = bwi_refusal_decode(in, &r, err);
+    return rc == 0 ? bwi_refusal_encode(&r, out, err) : rc;
+}
+
 static int read_entry(struct bwi_span in, struct bwi_buf *out, struct bw_error *err) {
     struct bwi_entry e = {0};
     int rc = bwi_entry_decode(in, &e, err);
@@ -73,8 +85,9 @@ static reader *reader_of(const char *name) {
         const char *part;
         reader *read;
     } readers[] = {
-        {"-store", read_store}, {"-inventory", read_inventory}, {"-failed", read_failed}, {"-damaged", read_damaged},
-        {"-entry", read_entry}, {"-manifest", read_manifest},   {"-pack", read_pack},
+        {"-store", read_store},     {"-inventory", read_inventory}, {"-failed", read_failed},
+        {"-damaged", read_damaged}, {"-entry", read_entry},         {"-manifest", read_manifest},
+        {"-pack", read_pack},       {"-refused", read_refused},     {"-era-end", read_era_end},
     };
     for (size_t i = 0; i < sizeof readers / sizeof readers[0]; i++) {
         if (strstr(name, readers[i].part) != NULL) return readers[i].read;
@@ -140,9 +153,9 @@ static void every_fixture_gets_the_verdict_of_its_name(void **state) {
 static void the_examples_of_the_pages_are_fixtures(void **state) {
     (void)state;
     static const char *const examples[][2] = {
-        {"small.md", "good-store.json"},       {"small.md", "good-inventory.json"},
-        {"small.md", "good-failed.json"},      {"history.md", "good-entry-first.json"},
-        {"manifest.md", "good-manifest.json"},
+        {"small.md", "good-store.json"},     {"small.md", "good-inventory.json"},
+        {"small.md", "good-failed.json"},    {"history.md", "good-entry-first.json"},
+        {"history.md", "good-era-end.json"}, {"manifest.md", "good-manifest.json"},
     };
     for (size_t i = 0; i < sizeof examples / sizeof examples[0]; i++) {
         char path[512];
@@ -191,6 +204,7 @@ static void the_table_of_limits_is_that_of_the_code(void **state) {
         LIMIT(BWI_PACKS_MAX),
         LIMIT(BWI_REFS_MAX),
         LIMIT(BWI_GROUPS_MAX),
+        LIMIT(BWI_ERA_MAX),
         LIMIT(BWI_WORLD_MAX),
         LIMIT(BWI_GROUP_RANKS_MAX),
         LIMIT(BWI_LAYOUT_BYTES_MAX),

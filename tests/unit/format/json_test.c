@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Canonical JSON, the seal, and typed members. */
 #include "format/json.h"
+#include "growth.h"
 #include "json_fixture.h"
 
 static struct bwi_span text(const char *s) {
@@ -130,25 +131,57 @@ static void nesting_is_allowed_to_sixteen_levels(void **state) {
     assert_refused(s, "nested deeper than 16 levels at byte 16");
 }
 
-static void a_million_brackets_cost_nothing(void **state) {
-    (void)state;
-    enum { N = 1000000 };
-    char *s = malloc(2 * N);
+static char *brackets(size_t n, const char *pair) {
+    char *s = malloc(n + 1);
     assert_non_null(s);
-    (void)memset(s, '[', 2 * N);
-    for (size_t i = 0; i < 2; i++) {
-        if (i == 1) {
-            for (size_t k = 0; k < N; k++)
-                memcpy(s + 2 * k, "[]", 2); /* wide instead: parsed or not, it must be refused */
-            s[0] = 'x';
-        }
-        struct bw_error err = BW_ERROR_INIT;
-        json_t *v = NULL;
-        const clock_t start = clock();
-        assert_fails(bwi_json_decode(bwi_span(s, 2 * N), "thing", &v, &err), BW_E_FORMAT, &err, NULL);
-        assert_true(seconds_since(start) < 60);
-    }
+    for (size_t i = 0; i < n; i++) s[i] = pair[i % 2];
+    s[n] = '\0';
+    return s;
+}
+
+/* Nobody follows them down: they are refused where the limit is. */
+static void a_million_brackets_are_refused_at_the_seventeenth(void **state) {
+    (void)state;
+    struct bw_error err = BW_ERROR_INIT;
+    char *s = brackets(2000000, "[[");
+    assert_fails(decode(s, &err), BW_E_FORMAT, &err, NULL);
+    assert_string_equal(err.message, "thing: nested deeper than 16 levels at byte 16");
     free(s);
+}
+
+/* Wide instead of deep, and wrong at the front. */
+static double seconds_of_wide_nonsense(size_t n) {
+    char *s = brackets(n, "[]");
+    struct bw_error err = BW_ERROR_INIT;
+    json_t *v = NULL;
+    s[0] = 'x';
+    const clock_t start = clock();
+    assert_fails(bwi_json_decode(bwi_span(s, n), "thing", &v, &err), BW_E_FORMAT, &err, "not JSON");
+    const double took_s = seconds_since(start);
+    free(s);
+    return took_s;
+}
+
+/* [1,1,1 ... ] */
+static double seconds_of_a_wide_array(size_t n) {
+    char *s = brackets(2 * n + 1, ",1");
+    struct bw_error err = BW_ERROR_INIT;
+    json_t *v = NULL;
+    s[0] = '[';
+    s[2 * n] = ']';
+    const clock_t start = clock();
+    assert_ok(bwi_json_decode(bwi_span(s, 2 * n + 1), "thing", &v, &err), &err);
+    const double took_s = seconds_since(start);
+    assert_int_equal(json_array_size(v), n);
+    json_decref(v);
+    free(s);
+    return took_s;
+}
+
+static void wide_texts_take_time_by_their_length(void **state) {
+    (void)state;
+    assert_no_square(seconds_of_wide_nonsense, 2000000);
+    assert_no_square(seconds_of_a_wide_array, 200000);
 }
 
 static void brackets_in_strings_do_not_nest(void **state) {
@@ -476,7 +509,8 @@ int main(void) {
         cmocka_unit_test(reals_are_refused),
         cmocka_unit_test(malformed_text_is_refused),
         cmocka_unit_test(nesting_is_allowed_to_sixteen_levels),
-        cmocka_unit_test(a_million_brackets_cost_nothing),
+        cmocka_unit_test(a_million_brackets_are_refused_at_the_seventeenth),
+        cmocka_unit_test(wide_texts_take_time_by_their_length),
         cmocka_unit_test(brackets_in_strings_do_not_nest),
         cmocka_unit_test(encoding_refuses_what_no_reader_takes),
         cmocka_unit_test(a_sealed_object_ends_with_the_hash_of_what_stands_before),

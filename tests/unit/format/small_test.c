@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* store.json, inventories and marks. */
+/* store.json, inventories, marks, refusals and ends of eras. */
 #include "format/history.h"
 #include "json_fixture.h"
 
@@ -157,6 +157,33 @@ static void a_writer_of_inventories_is_held_to_the_rules(void **state) {
     bwi_buf_fini(&out);
 }
 
+static void an_inventory_tells_what_was_current_when_it_was_made(void **state) {
+    (void)state;
+    for (int none = 0; none < 2; none++) {
+        struct bw_error err = BW_ERROR_INIT;
+        struct bwi_inventory v;
+        struct bwi_buf out = {0};
+        const struct bwi_span in = fixture(none ? "good-inventory-seen-none.json" : "good-inventory-seen.json");
+        assert_ok(bwi_inventory_decode(in, &v, &err), &err);
+        assert_true(v.seen_told && v.seen_set == !none);
+        assert_true(none || (v.seen_number == 2 && v.seen_nonce == 0x0badcafe));
+        assert_ok(bwi_inventory_encode(&v, &out, &err), &err);
+        assert_true(bwi_span_eq(in, bwi_buf_span(&out)));
+        bwi_inventory_fini(&v);
+        bwi_buf_fini(&out);
+        span_free(in);
+    }
+    static const struct refusal rules[] = {
+        {"seen", NULL, "inventory: seen: expected null or [attempt, 8 hex digits]"},
+        {"seen", "[2]", "inventory: seen: expected null or"},
+        {"seen", "[2,\"0BADCAFE\"]", "inventory: seen: expected null or"},
+        {"seen", "[4294967296,\"0badcafe\"]", "inventory: seen: expected null or"},
+        {"seen", "[0,\"0badcafe\"]", "the attempt that it has seen is number 0"},
+        {"version", "[1,0]", "inventory: unknown member \"seen\""},
+    };
+    refuses_all(rules, sizeof rules / sizeof rules[0], "good-inventory-seen.json", true, decode_inventory);
+}
+
 /* --- marks --- */
 
 static int decode_failed(struct bwi_span in, struct bw_error *err) {
@@ -206,6 +233,7 @@ static void a_mark_is_refused_where_it_breaks_a_rule(void **state) {
         {"status", "\"BW_E_IO\"", "member \"status\": expected an integer"},
         {"reason", "\"a\\nb\"", "its reason is not one line of UTF-8"},
         {"reason", "\"a\\u007fb\"", "its reason is not one line of UTF-8"},
+        {"reason", "\"a\\u009bb\"", "its reason is not one line of UTF-8"},
         {"reason", "\"" LONG_128 LONG_128 LONG_128 LONG_128 "\"", "expected at most 511 bytes, found 512"},
         {"pid", "1", "unknown member \"pid\""},
     };
@@ -245,6 +273,105 @@ static void a_writer_of_marks_is_held_to_the_rules(void **state) {
     bwi_buf_fini(&out);
 }
 
+/* --- refusals --- */
+
+static int decode_refused(struct bwi_span in, struct bw_error *err) {
+    struct bwi_refusal r;
+    return bwi_refusal_decode(in, &r, err);
+}
+
+static void a_refusal_goes_both_ways(void **state) {
+    (void)state;
+    struct bw_error err = BW_ERROR_INIT;
+    struct bwi_refusal r;
+    struct bwi_buf out = {0};
+    const struct bwi_span in = fixture("good-refused.json");
+    assert_ok(bwi_refusal_decode(in, &r, &err), &err);
+    assert_string_equal(r.launch, "slurm-4711-0-3");
+    assert_true(r.writer == 0xab && r.status == BW_E_NOTFOUND);
+    assert_string_equal(r.reason, "resolve: no committed checkpoint of step 700 to go back to");
+    assert_ok(bwi_refusal_encode(&r, &out, &err), &err);
+    assert_true(bwi_span_eq(in, bwi_buf_span(&out)));
+    detects_every_bit(in, decode_refused);
+    refuses_every_cut(in, decode_refused, BW_E_CORRUPT);
+    bwi_buf_fini(&out);
+    span_free(in);
+}
+
+static void a_refusal_is_refused_where_it_breaks_a_rule(void **state) {
+    (void)state;
+    static const struct refusal rules[] = {
+        {"launch", "\"a/b\"", "refusal: member \"launch\": expected"},
+        {"launch", "null", "refusal: member \"launch\": expected"},
+        {"writer", "\"AB\"", "expected 16 hex digits"},
+        {"status", "0", "expected a negative status, found 0"},
+        {"status", "2147483648", "member \"status\": expected 32 bits, found 2147483648"},
+        {"reason", "\"a\\nb\"", "its reason is not one line of UTF-8"},
+        {"reason", "\"" LONG_128 LONG_128 LONG_128 LONG_128 "\"", "expected at most 511 bytes, found 512"},
+        {"rank", "0", "unknown member \"rank\""},
+        {"format", "\"breakwater-failed\"", "expected \"breakwater-refused\""},
+    };
+    refuses_all(rules, sizeof rules / sizeof rules[0], "good-refused.json", true, decode_refused);
+}
+
+static void a_writer_of_refusals_is_held_to_the_rules(void **state) {
+    (void)state;
+    struct bwi_buf out = {0};
+    struct bw_error err = BW_ERROR_INIT;
+    struct bwi_refusal r = {.launch = "l", .status = BW_E_IO};
+    assert_ok(bwi_refusal_encode(&r, &out, &err), &err);
+    r.status = 1;
+    assert_fails(bwi_refusal_encode(&r, &out, &err), BW_E_INVALID, &err, "expected a negative status");
+    r.status = BW_E_IO;
+    memset(r.reason, 'r', sizeof r.reason);
+    bw_error_clear(&err);
+    assert_fails(bwi_refusal_encode(&r, &out, &err), BW_E_INVALID, &err, "its reason is not one line");
+    r.reason[0] = r.launch[0] = '\0';
+    bw_error_clear(&err);
+    assert_fails(bwi_refusal_encode(&r, &out, &err), BW_E_INVALID, &err, "its launch is no valid name");
+    bwi_buf_fini(&out);
+}
+
+/* --- ends of eras --- */
+
+static int decode_era_end(struct bwi_span in, struct bw_error *err) {
+    struct bwi_era_end e;
+    return bwi_era_end_decode(in, &e, err);
+}
+
+static void an_end_of_an_era_goes_both_ways(void **state) {
+    (void)state;
+    struct bw_error err = BW_ERROR_INIT;
+    struct bwi_era_end e;
+    struct bwi_buf out = {0};
+    const struct bwi_span in = fixture("good-era-end.json");
+    assert_ok(bwi_era_end_decode(in, &e, &err), &err);
+    assert_string_equal(e.run, "gpt-small");
+    assert_true(e.era == 1 && e.n == 1235);
+    assert_ok(bwi_era_end_encode(&e, &out, &err), &err);
+    assert_true(bwi_span_eq(in, bwi_buf_span(&out)));
+    detects_every_bit(in, decode_era_end);
+    refuses_every_cut(in, decode_era_end, BW_E_CORRUPT);
+    e.n = 0;
+    assert_fails(bwi_era_end_encode(&e, &out, &err), BW_E_INVALID, &err, "expected an n above 0, found 0");
+    bwi_buf_fini(&out);
+    span_free(in);
+}
+
+static void an_end_of_an_era_is_refused_where_it_breaks_a_rule(void **state) {
+    (void)state;
+    static const struct refusal rules[] = {
+        {"run", "\"a/b\"", "end of era: member \"run\": expected"},
+        {"era", "0", "expected an era from 1 to 999999, found 0"},
+        {"era", "1000000", "expected an era from 1 to 999999, found 1000000"},
+        {"n", "0", "expected an n above 0, found 0"},
+        {"n", "-1", "end of era: member \"n\": expected"},
+        {"rank", "0", "unknown member \"rank\""},
+        {"format", "\"breakwater-history\"", "expected \"breakwater-era-end\""},
+    };
+    refuses_all(rules, sizeof rules / sizeof rules[0], "good-era-end.json", true, decode_era_end);
+}
+
 /* --- all of them --- */
 
 static void newer_major_versions_are_refused_by_name(void **state) {
@@ -258,8 +385,10 @@ static void newer_major_versions_are_refused_by_name(void **state) {
         {"newer-inventory.json", decode_inventory, "inventory: has format \"breakwater-inventory\" version 2.0"},
         {"newer-failed.json", decode_failed, "failed mark: has format \"breakwater-failed\" version 2.0"},
         {"newer-damaged.json", decode_damaged, "damaged mark: has format \"breakwater-damaged\" version 2.0"},
+        {"newer-refused.json", decode_refused, "refusal: has format \"breakwater-refused\" version 2.0"},
+        {"newer-era-end.json", decode_era_end, "end of era: has format \"breakwater-era-end\" version 2.0"},
     };
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct bw_error err = BW_ERROR_INIT;
         const struct bwi_span in = fixture(cases[i].name);
         assert_fails(cases[i].decode(in, &err), BW_E_VERSION, &err, cases[i].message);
@@ -274,11 +403,13 @@ static int all_of_them(void *arg, struct bw_error *err) {
     const struct bwi_inventory v = {
         .launch = "l", .job = "j", .groups = 1, .world = 1, .rank_count = 1, .holds = holds, .hold_count = 2};
     const struct bwi_mark m = {.id = {.attempt = 1}, .status = BW_E_IO};
+    const struct bwi_refusal r = {.launch = "l", .status = BW_E_IO};
     const struct bwi_store_id s = {0};
     struct bwi_inventory back = {0};
     struct bwi_buf out = {0};
     int rc = bwi_store_id_encode(&s, &out, err);
     if (rc == 0) rc = bwi_mark_encode(&m, true, &out, err);
+    if (rc == 0) rc = bwi_refusal_encode(&r, &out, err);
     bwi_buf_reset(&out);
     if (rc == 0) rc = bwi_inventory_encode(&v, &out, err);
     if (rc == 0) rc = bwi_inventory_decode(bwi_buf_span(&out), &back, err);
@@ -297,6 +428,7 @@ int main(void) {
         cmocka_unit_test(store_json_goes_both_ways),
         cmocka_unit_test(store_json_is_refused_where_it_breaks_a_rule),
         cmocka_unit_test(an_inventory_goes_both_ways),
+        cmocka_unit_test(an_inventory_tells_what_was_current_when_it_was_made),
         cmocka_unit_test(an_inventory_without_holds_is_an_inventory),
         cmocka_unit_test(an_inventory_is_refused_where_it_breaks_a_rule),
         cmocka_unit_test(a_group_has_at_most_64_ranks),
@@ -305,6 +437,11 @@ int main(void) {
         cmocka_unit_test(a_mark_is_refused_where_it_breaks_a_rule),
         cmocka_unit_test(a_mark_keeps_a_status_that_this_release_does_not_know),
         cmocka_unit_test(a_writer_of_marks_is_held_to_the_rules),
+        cmocka_unit_test(an_end_of_an_era_goes_both_ways),
+        cmocka_unit_test(an_end_of_an_era_is_refused_where_it_breaks_a_rule),
+        cmocka_unit_test(a_refusal_goes_both_ways),
+        cmocka_unit_test(a_refusal_is_refused_where_it_breaks_a_rule),
+        cmocka_unit_test(a_writer_of_refusals_is_held_to_the_rules),
         cmocka_unit_test(newer_major_versions_are_refused_by_name),
         cmocka_unit_test(every_failed_allocation_is_reported_and_nothing_leaks),
     };

@@ -121,7 +121,7 @@ static void the_largest_summary_fits_into_a_kibibyte(void **state) {
     for (uint32_t i = 0; i < s.ref_count; i++) s.refs[i] = (struct bwi_id){INT64_MAX, 1, 0, i};
     s.layout_bytes = BWI_LAYOUT_BYTES_MAX, s.content_bytes = BWI_CONTENT_BYTES_MAX;
     s.placement_bytes = BWI_PLACEMENT_BYTES_MAX, s.pack_count = BWI_PACKS_MAX;
-    s.raw_bytes = s.stored_bytes = s.writer = UINT64_MAX;
+    s.raw_bytes = s.stored_bytes = INT64_MAX, s.writer = UINT64_MAX;
     assert_encodes(&s);
 }
 
@@ -216,6 +216,12 @@ static void sizes_are_within_the_limits_of_their_formats(void **state) {
     s.pack_count = BWI_PACKS_MAX + 1;
     assert_refused(&s, BW_E_LIMIT, "65537 packs, the limit is 65536");
     make(&s);
+    s.raw_bytes = UINT64_C(1) << 63;
+    assert_refused(&s, BW_E_LIMIT, "9223372036854775808 raw bytes, the limit is 9223372036854775807");
+    make(&s);
+    s.stored_bytes = UINT64_MAX;
+    assert_refused(&s, BW_E_LIMIT, "18446744073709551615 stored bytes, the limit is 9223372036854775807");
+    make(&s);
     s.placement_bytes = 0;
     assert_refused(&s, BW_E_INVALID, "placement of 0 bytes: none is ever empty");
 }
@@ -240,6 +246,8 @@ static void every_rule_holds_for_what_is_read(void **state) {
         {76, 4, "\1\0\1\0", BW_E_FORMAT, "65537 packs"},
         {176, 8, "\0\0\0\0\0\0\0\0", BW_E_FORMAT, "layout of 0, content of 192"},
         {196, 4, "\4\0\0\0", BW_E_FORMAT, "bytes of placement, the limit is"},
+        {215, 1, "\x80", BW_E_FORMAT, "9223372036854775853 raw bytes, the limit is"},
+        {223, 1, "\x80", BW_E_FORMAT, "stored bytes, the limit is"},
         {228, 4, "\2\0\0\0", BW_E_FORMAT, "rank 2 is out of order"},
         {232, 1, "\7", BW_E_FORMAT, "it refers to itself, 00000000000000000007.1-0000002a.0"},
         {240, 1, "\0", BW_E_FORMAT, "ref: step 5 of attempt 0 cannot be"},

@@ -111,6 +111,7 @@ static void a_bad_descriptor_is_an_error_everywhere(void **state) {
     assert_int_equal(os->stat_fd(os, -1, &st), -EBADF);
     assert_int_equal(os->space(os, -1, &space), -EBADF);
     assert_int_equal(os->lock(os, -1), -EBADF);
+    assert_int_equal(os->unlock(os, -1), -EBADF);
     assert_int_equal(os->advise_done(os, -1, 0, 1), -EBADF);
     assert_int_equal(st.size_bytes, 7); /* outputs are written on success only */
     assert_int_equal(space.free_bytes, 7);
@@ -376,6 +377,44 @@ static void a_lock_is_held_by_one_descriptor(void **state) {
     (void)os->close(os, b);
 }
 
+static void a_file_to_lock_is_made_once_and_can_be_written(void **state) {
+    (void)state;
+    const int made = os->open_lock(os, dir, "lock");
+    assert_true(made >= 0);
+    assert_int_equal(mode_of("lock"), 0600);
+    assert_int_equal(os->pwrite(os, made, "x", 1, 0), 1);
+    const int there = os->open_lock(os, dir, "lock");
+    assert_true(there >= 0);
+    char byte = 0;
+    assert_int_equal(os->pread(os, there, &byte, 1, 0), 1);
+    assert_int_equal(os->pwrite(os, there, "y", 1, 0), 1);
+    assert_int_equal(fcntl(there, F_GETFL) & O_NONBLOCK, 0);
+    assert_int_equal(os->close(os, made), 0);
+    assert_int_equal(os->close(os, there), 0);
+    assert_int_equal(mkfifoat(dir, "fifo", 0600), 0);
+    assert_int_equal(mkdirat(dir, "dir", 0700), 0);
+    assert_int_equal(symlinkat("nowhere", dir, "dangling"), 0);
+    const char *bad[] = {"fifo", "dir", "dangling"};
+    for (size_t i = 0; i < 3; i++) assert_int_equal(os->open_lock(os, dir, bad[i]), -EINVAL);
+    assert_false(is_there("nowhere"));
+}
+
+/* As a forked child has one. */
+static void unlocking_lets_go_whoever_has_a_copy_of_the_descriptor(void **state) {
+    (void)state;
+    const int a = new_file("lock", "");
+    const int copy = dup(a);
+    const int b = os->open_read(os, dir, "lock");
+    assert_true(copy >= 0 && b >= 0);
+    assert_int_equal(os->lock(os, a), 0);
+    assert_int_equal(os->close(os, a), 0);
+    assert_int_equal(os->lock(os, b), -EWOULDBLOCK);
+    assert_int_equal(os->unlock(os, copy), 0);
+    assert_int_equal(os->lock(os, b), 0);
+    (void)os->close(os, copy);
+    (void)os->close(os, b);
+}
+
 static void the_page_cache_is_advised(void **state) {
     (void)state;
     const int fd = new_file("f", "hello");
@@ -480,6 +519,8 @@ int main(void) {
         CASE(files_and_directories_are_removed_each_by_its_own_call),
         CASE(space_is_told),
         CASE(a_lock_is_held_by_one_descriptor),
+        CASE(a_file_to_lock_is_made_once_and_can_be_written),
+        CASE(unlocking_lets_go_whoever_has_a_copy_of_the_descriptor),
         CASE(the_page_cache_is_advised),
         CASE(a_file_that_grows_too_large_is_an_error_on_a_library_thread),
         CASE(signals_do_not_cut_a_transfer),

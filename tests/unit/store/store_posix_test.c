@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 struct fixture {
@@ -312,7 +313,7 @@ static void a_full_disk_is_found_before_writing(void **state) {
 
 /* ---- other users and processes ---- */
 
-/* Runs `child` in a process of its own, which must not have threads of ours: the rig is closed meanwhile. */
+/* Runs `child` in a process of its own. It has none of our threads: a rig that is open is of no use to it. */
 static int in_child(int (*child)(struct fixture *f, int arg), struct fixture *f, int arg) {
     pid_t pid = fork();
     assert_true(pid >= 0);
@@ -447,6 +448,30 @@ static void a_lock_dies_with_its_process(void **state) {
     close(ends[1]);
 }
 
+static int live_until_told(struct fixture *f, int arg) {
+    char byte;
+    (void)f;
+    return read(arg, &byte, 1) == 1 ? 7 : 1;
+}
+
+/* Workers that read data for the training are forked from its process, and outlive many a lock. */
+static void a_lock_is_free_after_unlocking_though_a_child_was_forked_meanwhile(void **state) {
+    struct fixture *f = *state;
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    struct bwi_store_op op = st_key(S, BWI_STORE_LOCK, "d/");
+    assert_op_ok(op);
+    int pid = in_child(live_until_told, f, ends[0]);
+    assert_op_ok(st_unlock(S, op.lock));
+    op = st_key(S, BWI_STORE_LOCK, "d/");
+    assert_int_equal(write(ends[1], "x", 1), 1);
+    assert_int_equal(exit_of(pid), 7);
+    assert_op_ok(op);
+    assert_op_ok(st_unlock(S, op.lock));
+    close(ends[0]);
+    close(ends[1]);
+}
+
 static void killed_creators_leave_whole_objects_or_none(void **state) {
     struct fixture *f = *state;
     close_rig(f);
@@ -516,6 +541,49 @@ static void creators_get_along_with_a_deletion_of_their_prefix(void **state) {
 
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
+/* A file of the directory, so many seconds old. */
+static void leave(const char *dir, const char *name, int64_t age_s) {
+    char path[700];
+    rig_path(path, sizeof path, dir, name);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    assert_int_equal(fclose(f), 0);
+    struct timespec t[2];
+    assert_int_equal(clock_gettime(CLOCK_REALTIME, &t[0]), 0);
+    t[0].tv_sec -= age_s;
+    t[1] = t[0];
+    assert_int_equal(utimensat(AT_FDCWD, path, t, 0), 0);
+}
+
+static bool is_left(const char *dir, const char *name) {
+    char path[700];
+    rig_path(path, sizeof path, dir, name);
+    return access(path, F_OK) == 0;
+}
+
+static void a_listing_that_tidies_takes_old_temporaries_and_nothing_else(void **state) {
+    struct fixture *f = *state;
+    static const char *const stay[] = {"h/.0123456789abcdee.tmp", "h/.lock", "h/.0123456789abcdef.tmp.x",
+                                       "h/.0123456789ABCDEF.tmp", "h/.tmp",  "h/0123456789abcdef.tmp"};
+    static const char old[] = "h/.0123456789abcdef.tmp";
+    const int64_t day = 86400;
+    assert_op_ok(st_create(S, "h/1", "x"));
+    leave(f->dir, old, day + 60);
+    leave(f->dir, stay[0], day - 60);
+    for (size_t i = 1; i < 6; i++) leave(f->dir, stay[i], 9 * day);
+    for (int how = 0; how < 3; how++) { /* not asked, not allowed, done */
+        struct bwi_store *s = how == 1 ? rig_store(&f->rig, f->dir, true) : f->s;
+        struct bwi_store_op op =
+            st_run(&f->rig, s, (struct bwi_store_op){.verb = BWI_STORE_LIST, .key = "h/", .tidy = how > 0});
+        assert_op_ok(op);
+        assert_int_equal(op.names.len, 2);
+        bwi_store_names_fini(&op.names);
+        assert_int_equal(is_left(f->dir, old), how < 2);
+        for (size_t i = 0; i < 6; i++) assert_true(is_left(f->dir, stay[i]));
+        if (how == 1) s->close(s);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         CASE(links_are_never_followed),
@@ -534,7 +602,9 @@ int main(void) {
         CASE(a_directory_that_one_may_only_read_can_be_read),
         CASE(of_two_processes_exactly_one_creates_each_key),
         CASE(a_lock_dies_with_its_process),
+        CASE(a_lock_is_free_after_unlocking_though_a_child_was_forked_meanwhile),
         CASE(killed_creators_leave_whole_objects_or_none),
+        CASE(a_listing_that_tidies_takes_old_temporaries_and_nothing_else),
         CASE(creators_get_along_with_a_deletion_of_their_prefix),
     };
     return cmocka_run_group_tests_name("store_posix", tests, NULL, NULL);

@@ -24,3 +24,9 @@ breakwater export gpt 1000 --to other; echo "exit $?"
 breakwater export gpt 1000 --to other --force --tensors b
 find other | sort
 breakwater export gpt 1000 --to other/notes; echo "exit $?"
+breakwater export gpt 1000 --to json --json --with-blobs > out.json; echo "exit $?"
+"$PYTHON" "$TOOLS/json_check.py" export < out.json
+cat out.json
+breakwater export gpt --to json --json --skip-unsupported --force > out.json; echo "exit $?"
+"$PYTHON" "$TOOLS/json_check.py" export < out.json
+breakwater export gpt 1000 --to json --json; echo "exit $?"

@@ -46,3 +46,6 @@ breakwater import --run gpt --step 5 a.safetensors --allow-node-local; echo "exi
 breakwater import --run gpt --step 1200 --job j a.safetensors --allow-node-local; echo "exit $?"
 breakwater import --run gpt --step 1201 --job j a.safetensors --allow-node-local; echo "exit $?"
 breakwater import --run lost --step 1 --job j a.safetensors --allow-node-local; echo "exit $?"
+breakwater import --run new --step 5 --allow-node-local --json a.safetensors > out.json; echo "exit $?"
+"$PYTHON" "$TOOLS/json_check.py" import < out.json
+cat out.json

@@ -12,3 +12,5 @@ breakwater prune gpt --keep-last 2 --pin 1000 --json > out.json
 "$PYTHON" "$TOOLS/json_check.py" prune < out.json
 cat out.json
 breakwater prune gpt --pin 1000 --yes --json | "$PYTHON" "$TOOLS/json_check.py" prune
+breakwater prune gpt --shelved
+breakwater prune gpt --shelved --yes --json | "$PYTHON" "$TOOLS/json_check.py" prune

@@ -21,6 +21,8 @@ try ls --memory 12parsecs
 try ls --memory 99999999999999999999
 try ls --remote ''
 try ls --remote file:///a --remote file:///b
+try ls --timeout 5parsecs
+try version --timeout 1s
 try show
 try show gpt abc
 try show gpt 9223372036854775808

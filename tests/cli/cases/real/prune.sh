@@ -23,5 +23,12 @@ breakwater rollback r 3 --label back --yes; echo "exit $?"
 breakwater ls r
 breakwater rollback r 3 --json | "$PYTHON" "$TOOLS/json_check.py" rollback
 breakwater rollback r 7 --yes; echo "exit $?"
+aside=$(breakwater ls r | grep -w shelved | grep -o '[0-9]\{20\}\.[^ ]*')
+breakwater prune r --shelved; echo "exit $?"
+breakwater prune r --pin "$aside" --yes; echo "exit $?"
+breakwater prune r --shelved --grace 0 --yes; echo "exit $?"
+breakwater prune r --unpin "$aside" --yes; echo "exit $?"
+breakwater prune r --shelved --grace 0 --yes; echo "exit $?"
+breakwater ls r
 breakwater verify r; echo "exit $?"
 breakwater history r

@@ -12,6 +12,8 @@ make in.safetensors --metadata=format=pt --metadata=note=hi \
     scalar:F64::16 empty:F32:0:17 empty2:F32:3x0x2:18 'a/b/../c':U8:3:19 '.hid':U8:4:20 ' sp ace|':U8:5:21 \
     '\U0001f600':U8:6:22 'line\nbreak\x1b[31m':U8:7:23 case:U8:1:24 CASE:U8:1:25 'bw%c0':U8:12:26 'bw%cpad':F32:1:27
 breakwater import --run r --step 10 --allow-node-local in.safetensors; echo "exit $?"
+breakwater import --run other --step 10 --allow-node-local in.safetensors --json | check import
+breakwater export other --to other --json | check export
 breakwater export r --to out; echo "exit $?"
 dump --any in.safetensors > before
 dump out/model.safetensors > after

@@ -66,6 +66,18 @@ def mark(kind):
     }
 
 
+def refused():
+    return {
+        "format": "breakwater-refused", "version": [1, 0],
+        "launch": "slurm-4711-0-3", "writer": "00000000000000ab", "status": -7,
+        "reason": "resolve: no committed checkpoint of step 700 to go back to",
+    }
+
+
+def era_end():
+    return {"format": "breakwater-era-end", "version": [1, 0], "run": "gpt-small", "era": 1, "n": 1235}
+
+
 def entry_first():
     return {
         "format": "breakwater-history", "version": [1, 0],
@@ -174,8 +186,12 @@ def fixtures():
     entry, full = sealed(entry_first()), entry_full()
     yield "good-store.json", sealed(store())
     yield "good-inventory.json", sealed(inventory())
+    yield "good-inventory-seen.json", sealed(dict(inventory(), version=[1, 1], seen=[2, "0badcafe"]))
+    yield "good-inventory-seen-none.json", sealed(dict(inventory(), version=[1, 1], holds=[], seen=None))
     yield "good-failed.json", sealed(mark("failed"))
     yield "good-damaged.json", sealed(mark("damaged"))
+    yield "good-refused.json", sealed(refused())
+    yield "good-era-end.json", sealed(era_end())
     yield "good-entry-first.json", entry
     yield "good-entry-full.json", sealed(full)
     yield "good-entry-newer-minor.json", sealed(newer_minor(full))
@@ -187,6 +203,8 @@ def fixtures():
     yield "newer-inventory.json", sealed(newer_major(inventory()))
     yield "newer-failed.json", sealed(newer_major(mark("failed")))
     yield "newer-damaged.json", sealed(newer_major(mark("damaged")))
+    yield "newer-refused.json", sealed(newer_major(refused()))
+    yield "newer-era-end.json", sealed(newer_major(era_end()))
     yield "newer-entry.json", sealed(newer_major(full))
     yield "newer-manifest.json", canonical(newer_major(manifest()))
 
