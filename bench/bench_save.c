@@ -7,6 +7,7 @@
  *
  * Prints a table, and with --json a line per figure: name, ratio, low, high (of the pairs), against what, bytes,
  * seconds of both sides. */
+#include "bench.h"
 #include <breakwater/breakwater.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -35,24 +35,13 @@ struct bench {
     struct bw_error err;
 };
 
-static double now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-static void die(const char *what, const char *why) {
-    fprintf(stderr, "bench_save: %s: %s\n", what, why);
-    exit(1);
-}
-
 static void must(const struct bench *b, int rc, const char *what) {
-    if (rc < 0) die(what, b->err.message);
+    if (rc < 0) bench_die(what, b->err.message);
 }
 
 static char *memory(size_t bytes) {
     char *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED) die("memory", strerror(errno));
+    if (p == MAP_FAILED) bench_die("memory", strerror(errno));
     (void)madvise(p, bytes, MADV_HUGEPAGE);
     memset(p, 1, bytes); /* the first touch is not what is measured */
     return p;
@@ -85,16 +74,16 @@ static void describe(struct bench *b, struct bw_save *save) {
 
 static void measure_save(struct bench *b, size_t round) {
     struct bw_save *save;
-    double begin = now();
+    double begin = bench_wall_s();
     must(b, bw_save_begin(b->ck, round + 1, &save, &b->err), "begin");
     describe(b, save);
     must(b, bw_save_start(save, &b->err), "start");
     must(b, bw_save_wait(save, BW_CAPTURED, TIMEOUT_MS, &b->err), "capture");
-    b->seconds[STALL][round] = now() - begin;
+    b->seconds[STALL][round] = bench_wall_s() - begin;
     must(b, bw_save_wait(save, BW_LOCAL, TIMEOUT_MS, &b->err), "local");
-    b->seconds[LOCAL][round] = now() - begin;
+    b->seconds[LOCAL][round] = bench_wall_s() - begin;
     must(b, bw_save_wait(save, BW_COMMITTED, TIMEOUT_MS, &b->err), "commit");
-    b->seconds[COMMITTED][round] = now() - begin;
+    b->seconds[COMMITTED][round] = bench_wall_s() - begin;
     bw_save_release(save);
 }
 
@@ -102,29 +91,17 @@ static void measure_save(struct bench *b, size_t round) {
 static void measure_plain(struct bench *b, size_t round) {
     char path[1100];
     snprintf(path, sizeof path, "%s/plain", b->dir);
-    double begin = now();
+    double begin = bench_wall_s();
     int fd = open(path, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
-    if (fd < 0) die(path, strerror(errno));
+    if (fd < 0) bench_die(path, strerror(errno));
     for (size_t at = 0; at < b->bytes;) {
         ssize_t n = write(fd, b->state + at, b->bytes - at);
-        if (n < 0) die(path, strerror(errno));
+        if (n < 0) bench_die(path, strerror(errno));
         at += (size_t)n;
     }
-    if (fsync(fd) < 0 || close(fd) < 0) die(path, strerror(errno));
-    b->seconds[PLAIN][round] = now() - begin;
+    if (fsync(fd) < 0 || close(fd) < 0) bench_die(path, strerror(errno));
+    b->seconds[PLAIN][round] = bench_wall_s() - begin;
     unlink(path);
-}
-
-static int by_value(const void *a, const void *c) {
-    double x = *(const double *)a, y = *(const double *)c;
-    return (x > y) - (x < y);
-}
-
-static double median(const double *list, size_t n) {
-    double sorted[ROUNDS_MAX];
-    memcpy(sorted, list, n * sizeof *list);
-    qsort(sorted, n, sizeof *sorted, by_value);
-    return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
 }
 
 static void report(struct bench *b, const char *name, enum side a, enum side c, const char *against) {
@@ -134,7 +111,8 @@ static void report(struct bench *b, const char *name, enum side a, enum side c, 
         low = pairs[i] < low ? pairs[i] : low;
         high = pairs[i] > high ? pairs[i] : high;
     }
-    double ours = median(b->seconds[a], b->rounds), theirs = median(b->seconds[c], b->rounds), ratio = ours / theirs;
+    double ours = bench_spread_of(b->seconds[a], b->rounds).median,
+           theirs = bench_spread_of(b->seconds[c], b->rounds).median, ratio = ours / theirs;
     printf("%-24s %8.3f   %8.3f .. %-8.3f %10.1f ms  %10.1f ms  %s\n", name, ratio, low, high, ours * 1e3, theirs * 1e3,
            against);
     if (b->json)
@@ -144,25 +122,10 @@ static void report(struct bench *b, const char *name, enum side a, enum side c, 
                 name, ratio, low, high, against, b->bytes, ours, theirs, b->rounds);
 }
 
-static void facts(struct bench *b) {
-    struct utsname u;
-    uname(&u);
-    long cpus = sysconf(_SC_NPROCESSORS_ONLN), pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-    double gib = (double)pages * (double)page / 1073741824.0;
-    printf("%s %s, %ld CPUs, %.0f GiB of memory; state %zu MiB in %d tensors, %zu pairs, both tiers in %s\n\n",
-           u.sysname, u.release, cpus, gib, b->bytes >> 20, TENSORS, b->rounds, b->dir);
-    if (b->json)
-        fprintf(
-            b->json,
-            "{\"name\":\"machine\",\"kernel\":\"%s\",\"cpus\":%ld,\"memory_gib\":%.0f,\"bytes\":%zu,\"tensors\":%d}\n",
-            u.release, cpus, gib, b->bytes, TENSORS);
-}
-
-static size_t number(const char *text, size_t least, size_t most) {
-    char *end;
-    unsigned long v = text ? strtoul(text, &end, 10) : 0;
-    if (!text || *end || v < least || v > most) die(text ? text : "a number", "is missing or out of range");
-    return v;
+static void describe_run(const struct bench *b) {
+    bench_facts(b->json);
+    printf("state %.0f MiB in %d tensors, %zu pairs, both tiers in %s\n\n", (double)b->bytes / 1048576.0, TENSORS,
+           b->rounds, b->dir);
 }
 
 static void parse(struct bench *b, int argc, char **argv) {
@@ -171,18 +134,18 @@ static void parse(struct bench *b, int argc, char **argv) {
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : NULL;
         if (strcmp(argv[i], "--mib") == 0)
-            b->bytes = number(value, 1, 65536) << 20, i++;
+            b->bytes = bench_number(value, 1, 65536) << 20, i++;
         else if (strcmp(argv[i], "--rounds") == 0)
-            b->rounds = number(value, 1, ROUNDS_MAX), i++;
+            b->rounds = bench_number(value, 1, ROUNDS_MAX), i++;
         else if (strcmp(argv[i], "--json") == 0 && value)
-            b->json = fopen(value, "we"), i++;
+            b->json = bench_open(value), i++;
         else if (argv[i][0] != '-' && !b->dir)
             b->dir = argv[i];
         else
-            die(argv[i], "usage: bench_save DIR [--mib N] [--rounds N] [--json FILE]");
+            bench_die(argv[i], "usage: bench_save DIR [--mib N] [--rounds N] [--json FILE]");
     }
     if (!b->dir || b->dir[0] != '/' || strlen(b->dir) > 1000)
-        die("DIR", "expected an absolute path of an existing directory");
+        bench_die("DIR", "expected an absolute path of an existing directory");
     b->bytes -= b->bytes % TENSORS;
 }
 
@@ -192,11 +155,11 @@ int main(int argc, char **argv) {
     b.state = memory(b.bytes);
     b.warm = memory(b.bytes);
     open_run(&b);
-    facts(&b);
+    describe_run(&b);
     for (size_t i = 0; i < b.rounds; i++) {
-        double begin = now();
+        double begin = bench_wall_s();
         memcpy(b.warm, b.state, b.bytes);
-        b.seconds[COPY][i] = now() - begin;
+        b.seconds[COPY][i] = bench_wall_s() - begin;
         measure_save(&b, i);
         measure_plain(&b, i);
     }
@@ -206,6 +169,6 @@ int main(int argc, char **argv) {
     report(&b, "stall / plain save", STALL, PLAIN, "write and fsync of one file, which stops the training");
     report(&b, "local / plain save", LOCAL, PLAIN, "write and fsync of one file");
     report(&b, "committed / plain save", COMMITTED, PLAIN, "write and fsync of one file; two copies are written here");
-    if (b.json && fclose(b.json) != 0) die("--json", strerror(errno));
+    if (b.json && fclose(b.json) != 0) bench_die("--json", strerror(errno));
     return 0;
 }

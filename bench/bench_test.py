@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the benchmarks in small and checks that their figures are whole: lines of JSON whose numbers fit each other.
+
+    bench_test.py BUILD
+
+How fast anything is decides nothing here.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+RUN = pathlib.Path(__file__).resolve().parent / "run.sh"
+BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
+SUBJECTS = {"hash", "json", "history", "manifest", "layout", "content", "placement", "index", "pack"}
+MACHINE = {"name", "cpu", "kernel", "compiler", "optimised", "virtual", "cpus", "memory_gib", "load"}
+FORMAT = {"name", "of", "bytes", "items", "seconds", "p10", "p90", "ratio", "ratio_p10", "ratio_p90", "against",
+          "against_seconds", "pairs"}  # fmt: skip
+SAVE = {"name", "ratio", "low", "high", "against", "bytes", "seconds", "against_seconds", "pairs"}
+
+
+def refuse(word):
+    raise ValueError(f"{word} is not JSON")
+
+
+def bench(*args):
+    return subprocess.run([RUN, *args], capture_output=True, text=True, check=False, env={**os.environ, "BUILD": BUILD})
+
+
+class Bench(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory(dir=os.environ.get("BW_TEST_DIR"))
+        self.addCleanup(scratch.cleanup)
+        self.dir = pathlib.Path(scratch.name)
+        self.json = self.dir / "out.json"
+
+    def figures(self, *args):
+        """The lines of --json but the machine's, which is the first, and what was printed."""
+        done = bench(*args, "--json", self.json)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        lines = [json.loads(line, parse_constant=refuse) for line in self.json.read_text("utf-8").splitlines()]
+        self.assertEqual(lines[0]["name"], "machine")
+        self.assertEqual(set(lines[0]), MACHINE)
+        self.assertIn(lines[0]["kernel"], done.stdout)
+        self.assertGreater(len(lines), 1)
+        for line in lines[1:]:
+            for key, value in line.items():
+                if isinstance(value, (int, float)):
+                    self.assertGreaterEqual(value, 0, f"{key} of {line}")
+            self.assertIn(line["name"], done.stdout)
+        return lines[1:], done.stdout
+
+    def test_format_measures_every_subject(self):
+        lines, printed = self.figures("format", "--small", "--rounds", "3")
+        self.assertIn("not a measurement", printed)
+        for line in lines:
+            self.assertEqual(set(line), FORMAT)
+            self.assertEqual(line["pairs"], 3)
+            self.assertIn(line["against"], ("memcpy", "xxh3", "sha256"))
+            self.assertGreater(min(line["bytes"], line["items"]), 0)
+            self.assertTrue(line["p10"] <= line["seconds"] <= line["p90"], line)
+            self.assertLessEqual(line["ratio_p10"], line["ratio_p90"])
+        self.assertEqual({line["of"].split(":")[0] for line in lines}, SUBJECTS)
+        names = [(line["of"], line["name"]) for line in lines]
+        self.assertEqual(len(names), len(set(names)))
+
+    def test_format_measures_only_what_is_named(self):
+        lines, _ = self.figures("format", "hash", "pack", "--small", "--rounds", "1")
+        self.assertEqual({line["of"].split(":")[0] for line in lines}, {"hash", "pack"})
+
+    def test_save_measures_each_level_and_cleans_up(self):
+        lines, _ = self.figures("save", self.dir / "tiers", "--mib", "1", "--rounds", "2")
+        for line in lines:
+            self.assertEqual(set(line), SAVE)
+            self.assertEqual(line["pairs"], 2)
+            self.assertLessEqual(line["low"], line["high"])
+        self.assertEqual([line["name"].split()[0] for line in lines], ["stall", "stall", "local", "committed"])
+        self.assertEqual(list((self.dir / "tiers").iterdir()), [])
+
+    def test_what_is_not_understood_is_refused(self):
+        for args, code in [((), 2), (("speed",), 2), (("save",), 2), (("format", "speed"), 1),
+                           (("format", "--rounds", "0"), 1), (("format", "--rounds"), 1)]:  # fmt: skip
+            done = bench(*args)
+            self.assertEqual(done.returncode, code, args)
+            self.assertNotEqual(done.stderr, "")
+
+
+if __name__ == "__main__":
+    unittest.main()
