@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NAME_BYTES 56
+#define NAME_BYTES 64
 #define LOOKUPS    ((size_t)1000)
 
 /* Names in the order of their bytes, as those of a model are in a layout. */
