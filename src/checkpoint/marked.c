@@ -11,9 +11,8 @@
 #include "checkpoint/mend_private.h"
 
 #define BATCH 4u /* as many as verify looks at side by side */
-#define ROUNDS                                                                                                         \
-    3u /* looks at one group: its metadata, then its packs; once more for what damages while it is mended              \
-        */
+/* Looks at one group: its metadata, then its packs; once more for what damages while it is mended. */
+#define ROUNDS 3u
 
 enum marked_state {
     MARKED_MANIFEST,
