@@ -5,7 +5,7 @@
     tools/run_tests.py [--list] BUILD[:KIND] ... [-- NAME ...]
 
 KIND is plain, clang, asan or tsan. NAME is a test, a suite, or a pattern such as "history*". Sanitizer builds leave out
-what would only run again (suites structure, headers, docs, install) and what is too big for them (large). A build that
+what would only run again (suites structure, headers, docs, install, model) and what is too big for them (large). A build that
 fails counts as one failed test. The last line is "N passed, N failed".
 """
 
@@ -22,7 +22,7 @@ import time
 
 MESON = os.environ.get("MESON") or ("/usr/bin/meson" if os.path.exists("/usr/bin/meson") else "meson")
 WHOLE = {"plain", "clang"}
-ONCE = {"structure", "headers", "docs", "install", "large"}
+ONCE = {"structure", "headers", "docs", "install", "large", "model"}
 SLOWER = {"plain": 1, "clang": 1, "asan": 3, "tsan": 8}  # how much longer a test may take
 SANITIZER_OPTIONS = {
     "ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1",
