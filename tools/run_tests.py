@@ -4,9 +4,9 @@
 
     tools/run_tests.py [--list] BUILD[:KIND] ... [-- NAME ...]
 
-KIND is plain, clang, asan or tsan. NAME is a test, a suite, or a pattern such as "history*". Sanitizer builds leave out
-what would only run again (suites structure, headers, docs, install, model) and what is too big for them (large). A build that
-fails counts as one failed test. The last line is "N passed, N failed".
+KIND is plain, clang, asan or tsan. NAME is a test, a suite, or a pattern such as "history*". Sanitizer builds leave
+out what would only run again (suites structure, headers, docs, install, model) and what is too big for them (large). A
+build that fails counts as one failed test. The last line is "N passed, N failed".
 """
 
 import dataclasses

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "api/catalog.h"
+#include "api/reader.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "base/vec.h"
@@ -43,7 +44,8 @@ static int list_runs(struct bw_catalog *c, const struct bwi_catalog_args *a, str
     struct bw_list *l = NULL;
     struct bwi_store_names names = {0};
     (void)a;
-    int rc = bwi_block_list(&c->host, BWI_TIER_REMOTE, "runs/", &names, err);
+    int rc = bwi_reader_check_stores(&c->host, err);
+    if (rc == 0) rc = bwi_block_list(&c->host, BWI_TIER_REMOTE, "runs/", &names, err);
     if (rc == 0) rc = bwi_list_new(BWI_LIST_RUN, sizeof(struct bw_run_info), &l, err);
     for (size_t i = 0; rc == 0 && i < names.len; i++) {
         struct bw_error e = BW_ERROR_INIT;

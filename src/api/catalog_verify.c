@@ -24,7 +24,8 @@ static int verify_history(struct bw_catalog *c, const struct bwi_head *head, str
     struct bwi_store_names names = {0};
     struct bwi_key prefix = bwi_key_history(c->host.ctx.run);
     struct bwi_sha last = {{0}};
-    uint64_t last_n = 0, seen_n = 0, entries = 0, damaged = 0;
+    uint64_t last_n = 0, seen_n = 0, bad_n = 0, entries = 0, damaged = 0;
+    size_t bad_at = 0;
     int rc = bwi_block_list(&c->host, BWI_TIER_REMOTE, prefix.s, &names, err);
     for (size_t i = 0; rc == 0 && i < names.len; i++) {
         uint32_t era;
@@ -39,10 +40,16 @@ static int verify_history(struct bw_catalog *c, const struct bwi_head *head, str
         if (got == BW_E_CANCELLED) rc = bwi_error_copy(err, &e);
         bool ended = era < head->entry.era && bwi_head_is_era_end(&c->host.ctx, bwi_buf_span(&body), era, n);
         if (got == 0 && !ended) got = bwi_head_decode(&c->host.ctx, bwi_buf_span(&body), era, n, &h, &e);
-        if (got == 0 && last_n && n == last_n + 1 && !bwi_sha_eq(&h.entry.prev, &last))
+        if (got == 0 && !ended && last_n && n == last_n + 1 && !bwi_sha_eq(&h.entry.prev, &last))
             got = bwi_error_set(&e, BW_E_CORRUPT, "it does not follow the entry before it");
+        if (ended && bad_n + 1 == n && bad_at < f->count) { /* a repair has done without it */
+            f->list[bad_at].severity = 1;
+            damaged--;
+        }
         if (got < 0) {
             damaged++;
+            bad_n = n;
+            bad_at = f->count;
             bwi_findings_add(f, 2, got, "remote", NULL, key.s, "", "%.380s", e.message);
         }
         damaged += find_gap(c, head, seen_n, n, f);

@@ -32,7 +32,11 @@ static void start_call(struct bw_checkpointer *ck, struct bwi_command *c) {
 
 static void close_inner(struct bw_checkpointer *ck, struct bwi_command *c) {
     struct bw_restore *r = c->arg;
-    (void)ck;
+    const uint64_t repaired = r->inner ? bwi_restore_get_stats(r->inner)->repaired_objects : 0;
+    if (repaired > 0)
+        bwi_session_note(ck->session, BW_E_CORRUPT, ck->target.id.step,
+                         "damage on the local tier: %llu %s put right from the other one", (unsigned long long)repaired,
+                         repaired == 1 ? "object was" : "objects were");
     bwi_restore_free(r->inner);
     r->inner = NULL;
 }
@@ -137,10 +141,14 @@ void bw_restore_close(struct bw_restore *restore) {
     bwi_free(restore);
 }
 
-int bwi_reader_read_head(struct bwi_host *h, struct bwi_head *ret, struct bw_error *err) {
+int bwi_reader_check_stores(struct bwi_host *h, struct bw_error *err) {
     struct bwi_store_ids ids = {.ctx = &h->ctx};
     bwi_store_ids_start(&ids, h->loop, NULL);
-    int rc = bwi_block_on(h, &ids.task, err);
+    return bwi_block_on(h, &ids.task, err);
+}
+
+int bwi_reader_read_head(struct bwi_host *h, struct bwi_head *ret, struct bw_error *err) {
+    int rc = bwi_reader_check_stores(h, err);
     if (rc < 0) return rc;
     struct bwi_head_read read = {.ctx = &h->ctx, .head = ret};
     bwi_head_read_start(&read, h->loop, NULL);

@@ -82,8 +82,9 @@ static int check_head(struct bwi_decide *d, struct bw_error *err) {
     const struct bwi_head *h = &d->head;
     if (h->damaged && !d->over_damage)
         return bwi_error_set(err, BW_E_CORRUPT,
-                             "the newest history entry of run \"%s\" is damaged (%s); repair it first", d->ctx->run,
-                             h->damage);
+                             "the newest history entry of run \"%s\" is damaged (%s); repair it first: breakwater "
+                             "repair %s --history --yes",
+                             d->ctx->run, h->damage, d->ctx->run);
     if (h->found && !d->over_archive && !bwi_uuid_eq(&h->entry.store, &d->ctx->store_id[BWI_TIER_REMOTE]))
         return bwi_error_set(
             err, BW_E_FOREIGN,

@@ -32,14 +32,24 @@ bool bwi_head_name(const struct bwi_store_names *names, size_t i, uint32_t *ret_
     return i < names->len && bwi_entry_name_parse(names->name[i], ret_era, ret_n);
 }
 
-bool bwi_head_is_stray(const struct bwi_store_names *names, uint32_t era, uint64_t n) {
+static bool is_after(uint32_t era, uint64_t n, uint32_t than_era, uint64_t than_n) {
+    return era > than_era || (era == than_era && n > than_n);
+}
+
+/* Names up to (past_era, past_n) do not count. */
+static bool is_stray(const struct bwi_store_names *names, uint32_t era, uint64_t n, uint32_t past_era,
+                     uint64_t past_n) {
     uint32_t other_era;
     uint64_t other_n;
     for (size_t i = 0; i < names->len; i++) {
-        if (!bwi_head_name(names, i, &other_era, &other_n)) continue;
+        if (!bwi_head_name(names, i, &other_era, &other_n) || !is_after(other_era, other_n, past_era, past_n)) continue;
         if (other_era > era || (other_era == era && other_n >= n + BWI_HISTORY_KEPT)) return true;
     }
     return false;
+}
+
+bool bwi_head_is_stray(const struct bwi_store_names *names, uint32_t era, uint64_t n) {
+    return is_stray(names, era, n, 0, 0);
 }
 
 bool bwi_head_is_era_end(const struct bwi_context *ctx, struct bwi_span bytes, uint32_t era, uint64_t n) {
@@ -180,11 +190,13 @@ static enum bwi_step decode(struct bwi_head_read *r) {
     return step_over(r, era, n, &e);
 }
 
-/* Between the listing and the read the log may have been trimmed past this entry, and the name taken by a stray. */
+/* Between the listing and the read the log may have been trimmed past this entry, and the name taken by a stray. What
+ * was stepped over as damaged says nothing about that: it may have been the first entry of a later era. */
 static enum bwi_step confirm(struct bwi_head_read *r) {
     struct bw_error e = BW_ERROR_INIT;
+    const struct bwi_head *h = &r->next;
     if (r->list.op.error.status < 0) return fail(r, &r->list.op.error);
-    if (bwi_head_is_stray(&r->list.op.names, r->next.entry.era, r->next.entry.n)) {
+    if (is_stray(&r->list.op.names, h->entry.era, h->entry.n, h->damaged_era, h->damaged_n)) {
         bwi_error_set(&e, BW_E_BUSY, "entries come faster than they can be read");
         return restart(r, &e);
     }

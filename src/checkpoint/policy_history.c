@@ -147,8 +147,13 @@ int bwi_policy_attempt_status(const struct bwi_entry *head, uint32_t number, uin
         return bwi_error_set(err, BW_E_SUPERSEDED,
                              "attempt %u of job \"%s\" was superseded by attempt %u of job \"%s\"", number, job,
                              now->number, now->job);
+    if (!now->launch[0])
+        return bwi_error_set(
+            err, BW_E_LAUNCH_LOST,
+            "attempt %u of job \"%s\" ended with attempt %u, which a repair or a rollback by hand began", number, job,
+            now->number);
     return bwi_error_set(err, BW_E_LAUNCH_LOST, "attempt %u of job \"%s\" was replaced by attempt %u (launch \"%s\")",
-                         number, job, now->number, now->launch[0] ? now->launch : "none");
+                         number, job, now->number, now->launch);
 }
 
 /* --- register ------------------------------------------------------------------------------------------------ */

@@ -479,7 +479,8 @@ void bwi_save_outcome(struct bwi_save *v, bool committed, int status, const char
         bwi_session_level(v, BW_COMMITTED);
     } else if (v->error.status == 0 || status == BW_E_UNKNOWN) {
         bw_error_clear(&v->error);
-        bwi_error_set(&v->error, status, "step %llu was not committed: %s", (unsigned long long)v->step, why);
+        bwi_error_set(&v->error, status, "step %llu %s: %s", (unsigned long long)v->step,
+                      status == BW_E_UNKNOWN ? "may have been committed or not" : "was not committed", why);
     }
     /* A save that is being described is not stopped under its caller's hands: its start fails. */
     if (v->state == BWI_SAVE_BEGUN) return;

@@ -191,6 +191,8 @@ static int compare_metadata(struct cli_diff *d, struct bw_error *err) {
 
 int cli_diff_run(struct cli_diff *d, struct bw_error *err) {
     int rc = merge_tensors(d, err);
+    if (rc == 0 && d->tensor_count == 0 && d->args->opt[OPT_TENSORS].set)
+        return cli_fail(err, BW_E_NOTFOUND, "no tensor of either checkpoint matches --tensors");
     if (rc == 0) rc = compare_tensors(d, err);
     d->blobs_compared = !d->args->opt[OPT_TENSORS].set;
     if (rc == 0 && d->blobs_compared) rc = merge_blobs(d, err);

@@ -162,12 +162,55 @@ static void a_remote_store_without_its_identity_lives_on_in_another_one(void **s
     place_drop(&p);
 }
 
+/* ---- damage on the node's disk ---- */
+
+/* Damages each pack below a directory in its last byte; says how many. */
+static unsigned damage_packs(const char *dir) {
+    char command[900];
+    (void)snprintf(
+        command, sizeof command,
+        "find '%s' -name '*.safetensors' | while read -r f; do chmod u+w \"$f\"; "
+        "printf X | dd of=\"$f\" bs=1 seek=$(($(stat -c %%s \"$f\") - 1)) conv=notrunc 2>/dev/null; echo; done",
+        dir);
+    FILE *p = popen(command, "r");
+    unsigned lines = 0;
+    must(p != NULL);
+    for (int c; (c = fgetc(p)) != EOF;) lines += c == '\n';
+    must_eq(pclose(p), 0);
+    return lines;
+}
+
+static void a_repair_of_the_local_copy_is_told(void **state) {
+    (void)state;
+    struct place p;
+    struct bw_error err = BW_ERROR_INIT;
+    struct bw_restore *r = NULL;
+    struct bw_event e;
+    static unsigned char m[STATE];
+    unsigned told = 0;
+    place_make(&p);
+    save_steps(&p);
+    must(damage_packs(p.local) > 0);
+    struct bw_checkpointer *ck = open_alone(&p, "two");
+    must_ok(bw_restore_open(ck, &r, &err), &err);
+    read_bytes(r, "w", m, sizeof m);
+    must(is_filled(m, sizeof m, STEPS));
+    bw_restore_close(r);
+    while (bw_checkpointer_poll(ck, &e))
+        told += e.type == BW_EVENT_NOTE && e.status == BW_E_CORRUPT && e.step == STEPS &&
+                strstr(e.message, "put right from the other one") != NULL;
+    must_eq(told, 1);
+    close_ok(ck);
+    place_drop(&p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(entries_that_are_missing_in_the_middle_are_named),
         cmocka_unit_test(the_oldest_entries_may_be_gone),
         cmocka_unit_test(a_local_tier_with_a_new_identity_is_used_as_before),
         cmocka_unit_test(a_remote_store_without_its_identity_lives_on_in_another_one),
+        cmocka_unit_test(a_repair_of_the_local_copy_is_told),
     };
     return run_cases(tests);
 }

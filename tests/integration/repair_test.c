@@ -103,6 +103,26 @@ static void a_repair_that_died_half_way_is_gone_on_with(void **state) {
     place_drop(&p);
 }
 
+/* The first entry of an era is the newest, and damaged too: what stands behind it is the era before. */
+static void the_first_entry_of_an_era_may_be_damaged_as_well(void **state) {
+    (void)state;
+    struct place p;
+    place_make(&p);
+    save_steps(&p);
+    for (unsigned era = 1; era <= 3; era++) {
+        const unsigned newest = LAST + 2 * (era - 1);
+        flip(entry_path(&p, era, newest));
+        must_not_open(&p, era == 1 ? "two" : era == 2 ? "three" : "four", BW_E_CORRUPT, "repair it first");
+        check_bytes(&p, STEPS - 1, STATE, STEPS - 1);
+        char part[64];
+        (void)snprintf(part, sizeof part, "era %u has begun from entry 000001.", era + 1);
+        must(repair_says(&p, BW_REPAIR_HISTORY, 0, part));
+        must_eq(access(entry_path(&p, era + 1, newest + 2), R_OK), 0);
+    }
+    all_steps_are_there_and_the_job_goes_on(&p, "five");
+    place_drop(&p);
+}
+
 /* Whoever had read the log before the damage has decided meanwhile, as if nothing were wrong: then nothing is. */
 static void a_sound_entry_behind_the_damaged_one_leaves_nothing_to_repair(void **state) {
     (void)state;
@@ -145,9 +165,10 @@ static void the_end_of_an_era_is_listed_and_is_no_damage(void **state) {
     bw_list_free(list);
     must_ok(bw_catalog_verify(c, RUN, NULL, 0, &list, &err), &err);
     damaged = 0;
-    for (size_t i = 0; bw_list_finding(list, i, &f); i++) {
-        damaged += f.severity == 2;
-        if (f.severity == 2) must(strstr(f.object, "/history/000001.00000000000000000005.json") != NULL);
+    for (size_t i = 0; bw_list_finding(list, i, &f);
+         i++) { /* the log has been repaired: no damage, but a word about it */
+        must(f.severity < 2);
+        damaged += f.severity == 1 && strstr(f.object, "/history/000001.00000000000000000005.json") != NULL;
     }
     must_eq(damaged, 1);
     bw_list_free(list);
@@ -159,6 +180,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_next_era_begins_behind_the_end_of_this_one),
         cmocka_unit_test(a_repair_that_died_half_way_is_gone_on_with),
+        cmocka_unit_test(the_first_entry_of_an_era_may_be_damaged_as_well),
         cmocka_unit_test(a_sound_entry_behind_the_damaged_one_leaves_nothing_to_repair),
         cmocka_unit_test(the_end_of_an_era_is_listed_and_is_no_damage),
     };
