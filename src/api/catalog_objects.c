@@ -15,7 +15,6 @@ struct objects {
     struct bwi_id id;
     const struct bwi_kept *kept; /* NULL: not committed */
     uint32_t groups;
-    bool fan_out;
 };
 
 static int add(struct objects *o, enum bwi_tier tier, const char *kind, uint32_t group, uint64_t bytes, const char *key,
@@ -46,7 +45,6 @@ static int add_whole(struct objects *o, struct bw_error *err) {
         struct bwi_key index = bwi_key_index(run, &o->id, &m.index.root);
         rc = add(o, BWI_TIER_REMOTE, "index", UINT32_MAX, m.index.bytes, index.s, err);
         o->groups = m.group_count;
-        o->fan_out = m.fan_out;
     }
     bwi_manifest_fini(&m);
     bwi_buf_fini(&body);
@@ -67,8 +65,7 @@ static int add_packs(struct objects *o, enum bwi_tier tier, uint32_t group, cons
 static int add_group(struct objects *o, enum bwi_tier tier, uint32_t group, struct bw_error *err) {
     const char *run = o->c->host.ctx.run;
     struct bwi_group_meta meta = {0};
-    struct bwi_meta_read read = {
-        .ctx = &o->c->host.ctx, .tier = tier, .id = o->id, .group = group, .fan_out = o->fan_out, .meta = &meta};
+    struct bwi_meta_read read = {.ctx = &o->c->host.ctx, .tier = tier, .id = o->id, .group = group, .meta = &meta};
     bwi_meta_read_start(&read, o->c->host.loop, NULL);
     int rc = bwi_block_on(&o->c->host, &read.task, NULL);
     if (!meta.summary_ok) {
@@ -95,7 +92,6 @@ static int add_group(struct objects *o, enum bwi_tier tier, uint32_t group, stru
 static void guess_groups(struct objects *o, const struct bwi_entry *e) {
     bool from = e->from.set && bwi_id_eq(&e->from.id, &o->id);
     o->groups = from ? e->from.groups : e->attempt.groups;
-    o->fan_out = from ? e->from.fan_out : e->attempt.fan_out;
 }
 
 static int list_objects(struct bw_catalog *c, const struct bwi_catalog_args *a, struct bw_list **ret_list,

@@ -148,7 +148,6 @@ static enum bwi_step looked(struct bwi_drain *d) {
                                      .tier = BWI_TIER_LOCAL,
                                      .id = d->id,
                                      .group = d->group,
-                                     .fan_out = d->fan_out,
                                      .summary_only = d->far_there,
                                      .meta = &d->meta};
     bwi_meta_read_start(&d->read, d->task.loop, &d->task);

@@ -15,7 +15,6 @@ struct bwi_restore_target {
     bool committed; /* a manifest exists: its hash is `manifest` */
     struct bwi_sha manifest;
     uint32_t world, groups; /* of an uncommitted one: from the history entry */
-    bool fan_out;
     struct bwi_uuid uuid;   /* of an uncommitted one */
     uint64_t wait_ns;       /* how long groups of an uncommitted one that are nowhere to be found yet are waited for */
     bool may_repair;        /* put damaged local copies right, leave damaged/<group> in the authority */

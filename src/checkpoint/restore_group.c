@@ -77,7 +77,6 @@ struct bwi_meta_read bwi_restore_meta_read(const struct bwi_restore *r, enum bwi
                                   .tier = tier,
                                   .id = r->target.id,
                                   .group = group,
-                                  .fan_out = r->manifest_set ? r->manifest.fan_out : r->target.fan_out,
                                   .want_layout = m == NULL ? NULL : &m->layout,
                                   .want_content = m == NULL ? NULL : &m->content,
                                   .want_uuid = r->target.committed ? &r->manifest.uuid : &r->target.uuid,

@@ -30,7 +30,6 @@ struct bwi_meta_read {
     enum bwi_tier tier;
     struct bwi_id id;
     uint32_t group;
-    bool fan_out;                                     /* used when the summary cannot say; the summary's own counts */
     const struct bwi_sha *want_layout, *want_content; /* from the manifest, or NULL */
     const struct bwi_uuid *want_uuid;                 /* or NULL */
     bool summary_only;

@@ -25,9 +25,8 @@ struct bwi_verify {
     struct bwi_context *ctx;
     struct bwi_id id;
     bool committed;
-    struct bwi_sha manifest; /* committed */
-    uint32_t groups;         /* uncommitted */
-    bool fan_out;
+    struct bwi_sha manifest;     /* committed */
+    uint32_t groups;             /* uncommitted */
     bool fast;                   /* no extents: sizes and metadata only */
     bool tiers[BWI_TIERS];       /* which ones; a group that is not on the local tier is no damage there */
     const uint32_t *only_groups; /* NULL: all */

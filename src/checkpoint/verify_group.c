@@ -437,7 +437,6 @@ void bwi_verify_group_start(struct bwi_verify_group *g, struct bwi_loop *loop, s
                                      .tier = g->tier,
                                      .id = g->v->id,
                                      .group = g->group,
-                                     .fan_out = g->v->fan_out,
                                      .want_layout = m == NULL ? NULL : &m->layout,
                                      .want_content = m == NULL ? NULL : &m->content,
                                      .want_uuid = m == NULL ? NULL : &w->manifest.uuid,

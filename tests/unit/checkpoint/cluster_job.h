@@ -139,7 +139,6 @@ static inline void check_resumed(struct cluster *c, unsigned slot, uint64_t step
                                    .manifest = m->manifest,
                                    .world = m->world,
                                    .groups = m->groups,
-                                   .fan_out = m->fan_out,
                                    .uuid = m->uuid,
                                    .wait_ns = 60 * BWI_NS_PER_S,
                                    .may_repair = true,

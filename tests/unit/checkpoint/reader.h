@@ -20,7 +20,6 @@ static inline struct bwi_restore_target reader_target(const struct fixture *f, b
                                        .manifest = f->manifest,
                                        .world = f->world,
                                        .groups = f->world,
-                                       .fan_out = f->fan_out,
                                        .uuid = f->uuid,
                                        .may_repair = true,
                                        .io_timeout_ns = 120 * BWI_NS_PER_S};

@@ -40,7 +40,6 @@ static int read_sharded(struct cluster *c, unsigned slot) {
                                    .manifest = m->manifest,
                                    .world = m->world,
                                    .groups = m->groups,
-                                   .fan_out = m->fan_out,
                                    .uuid = m->uuid,
                                    .may_repair = true,
                                    .io_timeout_ns = 600 * BWI_NS_PER_S};

@@ -26,7 +26,6 @@ static void verifying_init(struct verifying *x, struct fixture *f) {
                                .id = f->id,
                                .committed = true,
                                .manifest = f->manifest,
-                               .fan_out = f->fan_out,
                                .tiers = {true, true},
                                .findings = &x->found};
 }
