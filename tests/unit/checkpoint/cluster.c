@@ -30,23 +30,32 @@ static void on_event(void *user, const struct bw_event *e) {
     }
 }
 
+static void open_tier(struct cluster *c, unsigned node, enum bwi_tier tier, struct rank *r) {
+    struct bw_error err = BW_ERROR_INIT;
+    struct bwi_bucket **b = tier == BWI_TIER_REMOTE ? &c->remote : &c->local[node];
+    if (c->stores) {
+        assert_ok(c->stores->open_tier(c, node, tier, r->loop, &r->ctx.tier[tier], &err), &err);
+        return;
+    }
+    if (!*b) assert_int_equal(bwi_bucket_new(&c->env.env, b), 0);
+    assert_ok(bwi_store_memory_open(*b, r->loop, bwi_tier_name(tier), &r->ctx.tier[tier], &err), &err);
+}
+
 void cluster_start(struct cluster *c, unsigned slot, unsigned node, uint32_t rank, const struct launch *l) {
     struct rank *r = &c->ranks[slot];
     struct bw_error err = BW_ERROR_INIT;
     assert_false(r->used);
     memset(r, 0, sizeof *r);
     r->used = true;
-    assert_ok(bwi_loop_open(&c->env.env, NULL, &r->loop, &err), &err);
+    if (c->stores && c->stores->open_io) assert_ok(c->stores->open_io(c, node, &r->io, &err), &err);
+    assert_ok(bwi_loop_open(&c->env.env, r->io, &r->loop, &err), &err);
     assert_ok(bwi_arena_open(BWI_ARENA_MIN_BYTES, 0, &r->arena, &err), &err);
     if (c->shuffle) bwi_loop_set_picker(r->loop, pick, c);
     bwi_context_init(&r->ctx, r->loop);
     r->ctx.arena = r->arena;
     bwi_format(r->ctx.run, sizeof r->ctx.run, "run");
-    assert_ok(bwi_store_memory_open(c->remote, r->loop, "remote", &r->ctx.tier[BWI_TIER_REMOTE], &err), &err);
-    if (!l->single_tier) {
-        if (!c->local[node]) assert_int_equal(bwi_bucket_new(&c->env.env, &c->local[node]), 0);
-        assert_ok(bwi_store_memory_open(c->local[node], r->loop, "local", &r->ctx.tier[BWI_TIER_LOCAL], &err), &err);
-    }
+    open_tier(c, node, BWI_TIER_REMOTE, r);
+    if (!l->single_tier) open_tier(c, node, BWI_TIER_LOCAL, r);
     struct bwi_session_config cfg = {.rank = rank,
                                      .world = l->world,
                                      .mode = l->mode,
@@ -128,6 +137,7 @@ static void free_rank(struct rank *r) {
     assert_int_equal(bwi_arena_used(r->arena), 0);
     bwi_arena_close(r->arena);
     bwi_loop_close(r->loop);
+    bwi_io_close(r->io);
     r->used = false;
 }
 

@@ -12,6 +12,7 @@
 
 struct rank {
     bool used, stopped; /* stopped: its loop is not turned */
+    struct bwi_io *io;  /* NULL: what is in memory needs none */
     struct bwi_loop *loop;
     struct bwi_arena *arena;
     struct bwi_context ctx;
@@ -22,7 +23,18 @@ struct rank {
     uint64_t notes;
 };
 
+struct cluster;
+
+/* Other stores than those in memory. Each is called when a rank starts; what they make is closed with the rank. */
+struct cluster_stores {
+    int (*open_io)(struct cluster *c, unsigned node, struct bwi_io **ret, struct bw_error *err); /* NULL: none */
+    int (*open_tier)(struct cluster *c, unsigned node, enum bwi_tier tier, struct bwi_loop *loop,
+                     struct bwi_store **ret, struct bw_error *err);
+};
+
 struct cluster {
+    const struct cluster_stores *stores; /* NULL: memory */
+    void *user;                          /* of those who use it */
     struct bwi_env_virtual env;
     struct bwi_bucket *remote;
     struct bwi_bucket *local[CLUSTER_RANKS_MAX]; /* per node */
