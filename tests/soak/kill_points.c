@@ -8,10 +8,9 @@
 #include <sys/mman.h>
 
 static const char *const role_names[KILL_ROLES] = {"rank 0", "rank 1", "prune", "drain", "verify", "repair"};
-static const char *const kind_names[KINDS] = {"outside",    "store",   "upper directory", "entry", "inventory",
-                                              "refusal",    "layout",  "checkpoint",      "summary", "mark",
-                                              "damage",     "manifest", "index",          "group", "pack",
-                                              "content",    "placement", "lock"};
+static const char *const kind_names[KINDS] = {
+    "outside", "store",  "upper directory", "entry", "inventory", "refusal", "layout",  "checkpoint", "summary",
+    "mark",    "damage", "manifest",        "index", "group",     "pack",    "content", "placement",  "lock"};
 static const char *const class_names[CLASSES] = {"", " temporary", " directory"};
 static const char *const verb_names[VERBS] = {"create", "reserve", "pwrite", "fsync", "link", "rename", "unlink",
                                               "rmdir",  "mkdir",   "flock",  "open",  "read", "close",  "other"};

@@ -76,7 +76,7 @@ enum kill_verb kill_point_verb(unsigned point);
 void kill_point_name(unsigned point, char *ret, size_t bytes);
 
 struct kill_counts {
-    atomic_uint seen[KILL_ROLES][KILL_POINTS]; /* by those who looked at every call of a run */
+    atomic_uint seen[KILL_ROLES][KILL_POINTS];    /* by those who looked at every call of a run */
     atomic_uint hits[KILL_ROLES][KILL_POINTS][2]; /* killed before and after it */
     atomic_uint calls[KILL_ROLES];                /* about how many calls a whole run of this role makes */
     atomic_uint kills[KILL_ROLES], frozen, at_end;

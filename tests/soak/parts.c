@@ -46,7 +46,7 @@ static void draw_stop(struct system *s, struct part *p) {
     p->stop.calls = 1 + system_random(s, system_chance(s, 50) ? 40 : 160);
     p->stop.after = system_chance(s, 50);
     p->sleep_ns = BWI_NEVER;
-    if (system_chance(s, 60)) p->sleep_ns = system_random(s, system_chance(s, 50) ? 3000 : 600000) * BWI_NS_PER_MS;
+    if (system_chance(s, 60)) p->sleep_ns = system_random(s, system_chance(s, 70) ? 3000 : 120000) * BWI_NS_PER_MS;
 }
 
 static void open_tier(struct system *s, struct part *p, enum bwi_tier tier, struct bwi_bucket *b) {

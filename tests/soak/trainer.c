@@ -11,7 +11,8 @@
 #include <string.h>
 
 /* Longer than this, of the time in which it runs, nothing may take: virtual time costs nothing. */
-#define OPEN_MS    UINT64_C(60000)
+#define OPEN_MS    UINT64_C(20000)
+#define STUCK_S    UINT64_C(60) /* a trainer that can begin no save for so long goes */
 #define PATIENCE_S UINT64_C(7200)
 
 enum phase { OPENING, RESTORING, TRAINING, WAITING, CLOSING, GIVING_UP };
@@ -162,8 +163,8 @@ static bool has_opened(struct system *s, struct part *p, struct trainer *t) {
     }
     t->member = true;
     t->resumed = m->from_checkpoint ? m->id.step : UINT64_MAX;
-    t->next_step = m->from_checkpoint ? m->id.step + 1 + system_random(s, 2) : 1;
-    t->last_step = (m->from_checkpoint ? m->id.step : 0) + 2 * t->plan->steps;
+    t->next_step = m->from_checkpoint ? m->id.step + 1 : 1;
+    t->last_step = (m->from_checkpoint ? m->id.step : 0) + t->plan->steps;
     system_tell(s, p, "attempt %u of launch %s resumes from step %" PRId64 " (%s)", t->session->attempt,
                 t->plan->launch, (int64_t)t->resumed, m->reason);
     if (m->from_checkpoint && (t->plan->final || system_chance(s, 60))) {
@@ -188,7 +189,8 @@ static bool has_restored(struct system *s, struct part *p, struct trainer *t) {
 }
 
 static bool train(struct system *s, struct part *p, struct trainer *t) {
-    if (t->over || t->next_step > t->last_step) {
+    const bool stuck = s->env.now - t->think_until > STUCK_S * BWI_NS_PER_S && t->think_until != 0;
+    if (t->over || stuck || t->next_step > t->last_step) {
         enter(s, t, WAITING);
         return true;
     }
@@ -197,17 +199,17 @@ static bool train(struct system *s, struct part *p, struct trainer *t) {
         return false;
     }
     if (!begin_save(s, p, t)) {
-        p->wake_ns = s->env.now + 100 * BWI_NS_PER_MS;
+        p->wake_ns = s->env.now + BWI_NS_PER_S;
         return false;
     }
-    t->next_step += system_chance(s, 5) ? 2 : 1; /* a step that this rank leaves out */
+    t->next_step += !t->plan->final && system_chance(s, 5) ? 2 : 1; /* a step that this rank leaves out */
     t->think_until = s->env.now + system_random(s, system_chance(s, 70) ? 50 : 8000) * BWI_NS_PER_MS;
     return true;
 }
 
 /* Waits for its saves, for some time: an impatient one closes with saves in flight. */
 static bool wait_for_saves(struct system *s, struct part *p, struct trainer *t) {
-    const uint64_t patience_ns = (t->plan->final ? 3600 : 120) * BWI_NS_PER_S;
+    const uint64_t patience_ns = (t->plan->final ? 3600 : 30) * BWI_NS_PER_S;
     if (held(t) > 0 && !t->over && s->env.now - t->since_ns < patience_ns) {
         p->wake_ns = t->since_ns + patience_ns;
         return false;
@@ -218,7 +220,7 @@ static bool wait_for_saves(struct system *s, struct part *p, struct trainer *t) 
 }
 
 static bool close_softly(struct system *s, struct part *p, struct trainer *t) {
-    const uint64_t patience_ns = 60 * BWI_NS_PER_S;
+    const uint64_t patience_ns = 20 * BWI_NS_PER_S;
     if (!bwi_session_drained(t->session) && s->env.now - t->since_ns < patience_ns) {
         p->wake_ns = t->since_ns + patience_ns;
         return false;
@@ -299,7 +301,7 @@ static struct bwi_session_config config_of(const struct system *s, const struct 
                                      .retention = s->retention,
                                      .extent_bytes = 4096,
                                      .pack_bytes = 1 << 20};
-    cfg.open_deadline_ns = s->env.now + (l->final ? 10 : 1) * OPEN_MS * BWI_NS_PER_MS;
+    cfg.open_deadline_ns = s->env.now + (l->final ? 30 : 1) * OPEN_MS * BWI_NS_PER_MS;
     bwi_format(cfg.job, sizeof cfg.job, "%s", l->job);
     bwi_format(cfg.launch, sizeof cfg.launch, "%s", l->launch);
     bwi_format(cfg.label, sizeof cfg.label, "%s", l->label);

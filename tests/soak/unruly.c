@@ -21,8 +21,8 @@ struct flight {
     bool effect, performed, held;
     uint64_t at_ns;
     char about[256]; /* the key: that of an upload goes with it */
-    char *key;     /* owned, of a second coming */
-    uint8_t *data; /* the same */
+    char *key;       /* owned, of a second coming */
+    uint8_t *data;   /* the same */
 };
 
 struct server { /* the inner store of a bucket */
