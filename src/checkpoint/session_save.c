@@ -391,10 +391,12 @@ static void become_unknown(struct bwi_save *v, const char *why) {
 }
 
 /* The others are told later, by the teller; the save does not wait for that. Until then they may commit what is
- * complete. */
-static enum bwi_step leave_untold(struct bwi_save *v) {
+ * complete in the authority; and where no mark says that it must not, the next launch may go on from what is complete
+ * on the nodes' tiers. */
+static enum bwi_step leave_untold(struct bwi_save *v, bool marked) {
     struct bwi_session *s = v->session;
-    const bool may_be_there = two_tiers(v) ? v->far_maybe : bwi_save_may_have_summary(v);
+    const bool in_authority = two_tiers(v) ? v->far_maybe : bwi_save_may_have_summary(v);
+    const bool may_be_there = in_authority || (!marked && bwi_save_may_have_summary(v));
     if (!s->closing) bwi_session_owe(s, &v->id, s->group, v->error.status, v->error.message, true);
     if (may_be_there) become_unknown(v, "the other ranks could not be told, and may commit it all the same");
     return BWI_STEP_END;
@@ -415,7 +417,7 @@ static enum bwi_step mark(struct bwi_save *v) {
     if (++v->mark_failures >= MARK_TRIES || v->session->closing) {
         bwi_session_note(v->session, v->mark.task.error.status, v->step, "the other ranks could not be told%s: %.200s",
                          v->session->closing ? "" : " yet", v->mark.task.error.message);
-        return leave_untold(v);
+        return leave_untold(v, false);
     }
     v->mark.ctx = NULL;
     return pause_save(v);
@@ -444,7 +446,7 @@ static enum bwi_step aborted(struct bwi_save *v) {
     if (d->created) v->never_live = v->outcome_set = true;
     if (!failed) bwi_session_new_head(v->session, &d->head); /* else it need not be durable */
     if (v->outcome_set) return go(v, BWI_SAVE_GIVE);
-    return failed || fate == BWI_FATE_AHEAD ? leave_untold(v) : go(v, BWI_SAVE_HEAR);
+    return failed || fate == BWI_FATE_AHEAD ? leave_untold(v, true) : go(v, BWI_SAVE_HEAR);
 }
 
 static enum bwi_step abort_save(struct bwi_save *v) {

@@ -16,11 +16,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define JOBS_MAX       64u
-#define RUN_S_MAX      120u
-#define PROGRESS_S     10u
-#define VIOLATIONS_MAX 20u /* a soak that finds so many is stopped */
-#define OUTPUT_BYTES   4000
+#define JOBS_MAX     64u
+#define RUN_S_MAX    120u
+#define PROGRESS_S   10u
+#define VIOLATIONS   20u /* a soak that finds so many is stopped */
+#define OUTPUT_BYTES 4000
 
 struct worker {
     pid_t pid;
@@ -42,7 +42,7 @@ struct shared {
 
 struct options {
     uint64_t count, seed, only;
-    unsigned jobs;
+    unsigned jobs, violations_max;
     const char *dir, *state_file;
     bool alone;
 };
@@ -82,17 +82,21 @@ static uint64_t number(const char *option, const char *text) {
 }
 
 static void parse(int argc, char **argv, struct options *o) {
-    static const struct option known[] = {{"count", 1, NULL, 'c'}, {"seed", 1, NULL, 's'},  {"jobs", 1, NULL, 'j'},
-                                          {"dir", 1, NULL, 'd'},   {"state", 1, NULL, 'f'}, {"only", 1, NULL, 'o'},
-                                          {NULL, 0, NULL, 0}};
+    static const struct option known[] = {{"count", 1, NULL, 'c'},      {"seed", 1, NULL, 's'},  {"jobs", 1, NULL, 'j'},
+                                          {"dir", 1, NULL, 'd'},        {"state", 1, NULL, 'f'}, {"only", 1, NULL, 'o'},
+                                          {"violations", 1, NULL, 'v'}, {NULL, 0, NULL, 0}};
     const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    *o = (struct options){.count = 1000, .seed = 1, .jobs = cpus > 0 && cpus < JOBS_MAX ? (unsigned)cpus : 2};
+    *o = (struct options){.count = 1000,
+                          .seed = 1,
+                          .violations_max = VIOLATIONS,
+                          .jobs = cpus > 0 && cpus < JOBS_MAX ? (unsigned)cpus : 2};
     for (int c; (c = getopt_long(argc, argv, "", known, NULL)) != -1;) {
         switch (c) {
         case 'c': o->count = number("--count", optarg); break;
         case 's': o->seed = number("--seed", optarg); break;
         case 'j': o->jobs = (unsigned)number("--jobs", optarg); break;
         case 'd': o->dir = optarg; break;
+        case 'v': o->violations_max = (unsigned)number("--violations", optarg); break;
         case 'f': o->state_file = optarg; break;
         case 'o': o->only = number("--only", optarg), o->alone = true; break;
         default: exit(2);
@@ -117,7 +121,7 @@ static void work(const struct supervisor *v, struct slot *slot, const char *dir)
     void *state = NULL;
     for (;;) {
         const uint64_t index = atomic_fetch_add(&v->shared->next, 1);
-        if (index >= v->o.count || atomic_load(&v->shared->violations) >= VIOLATIONS_MAX) break;
+        if (index >= v->o.count || atomic_load(&v->shared->violations) >= v->o.violations_max) break;
         atomic_store(&slot->at, index);
         atomic_store(&slot->since_ms, now_ms());
         if (!run_one(v, &r, index, &state)) {
@@ -185,7 +189,7 @@ static bool bury(struct supervisor *v, unsigned i, int status) {
     }
     (void)fclose(w->output);
     test_rmdir(w->dir);
-    return !good && atomic_load(&v->shared->violations) < VIOLATIONS_MAX;
+    return !good && atomic_load(&v->shared->violations) < v->o.violations_max;
 }
 
 /* Runs below this number have ended. */

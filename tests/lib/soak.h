@@ -3,12 +3,12 @@
  * does follows from its number as far as the experiment can make it so; a run that finds a violation is repeated alone
  * with --only.
  *
- *     schedule_soak --count N [--seed S] [--jobs J] [--dir DIR] [--state FILE] [--only I]
+ *     schedule_soak --count N [--seed S] [--jobs J] [--dir DIR] [--state FILE] [--only I] [--violations N]
  *
  * --jobs workers (default: one per CPU) are processes of their own; a run that crashes, hangs or fails an assertion
  * takes only its worker with it, counts as a violation, and its output is shown. --state keeps how far the soak has
- * come, so that one that was stopped goes on. The last line is "N runs, N violations"; the exit status is 0 when there
- * was none. */
+ * come, so that one that was stopped goes on. It stops after --violations of them (20). The last line is "N runs, N
+ * violations"; the exit status is 0 when there was none. */
 #ifndef BW_TEST_SOAK_H
 #define BW_TEST_SOAK_H
 

@@ -197,6 +197,29 @@ static void check_newest(struct oracle *o, const struct bwi_entry *e) {
                         e->from.set ? text_of(&e->from.id).s : "nothing", text_of(was).s);
 }
 
+/* A launch replaces the attempt that its rank 0 saw first, or nobody's; a superseded job comes back only by a takeover.
+ */
+static void check_register(struct oracle *o, const struct bwi_entry *e) {
+    const struct bwi_attempt *was = &o->head.attempt, *is = &e->attempt;
+    struct bwi_inventory v = {0};
+    struct bwi_span bytes;
+    struct bw_error err = BW_ERROR_INIT;
+    for (size_t i = 0; i < o->head.superseded_count; i++)
+        if (strcmp(o->head.superseded[i], is->job) == 0 && strcmp(e->event.mode, "takeover") != 0)
+            oracle_violated(o, "superseded job %s has registered again", is->job);
+    if (is->number != (was->set ? was->number + 1 : 1))
+        oracle_violated(o, "attempt %u follows attempt %u", is->number, was->number);
+    if (!bwi_bucket_get(o->authority, bwi_key_inventory(o->run, is->launch, 0).s, &bytes) ||
+        bwi_inventory_decode(bytes, &v, &err) < 0) {
+        oracle_violated(o, "launch %s has registered without an inventory", is->launch);
+        return;
+    }
+    if (v.seen_set != was->set || (was->set && (v.seen_number != was->number || v.seen_nonce != was->nonce)))
+        oracle_violated(o, "launch %s registered over attempt %u, which came after it had looked", is->launch,
+                        was->number);
+    bwi_inventory_fini(&v);
+}
+
 static void take_entry(struct oracle *o, const char *key, struct bwi_span bytes) {
     struct bwi_entry e = {0};
     struct bw_error err = BW_ERROR_INIT;
@@ -207,6 +230,7 @@ static void take_entry(struct oracle *o, const char *key, struct bwi_span bytes)
     check_follows(o, &e);
     check_lists(o, &e);
     check_newest(o, &e);
+    if (e.event.type == BWI_EVENT_REGISTER) check_register(o, &e);
     if (e.event.type == BWI_EVENT_ABORT) account_of(o, &e.event.ids[0])->aborted = true;
     bwi_entry_fini(&o->head);
     o->head = e;

@@ -30,7 +30,9 @@ struct run {
     uint64_t next_start_ns; /* of the next one, whatever became of the last one */
     uint64_t tools_ns[TOOLS_MAX];
     unsigned tool_count, tools_started;
-    uint64_t node_loss_ns, calm_ns; /* BWI_NEVER: never */
+    uint64_t node_loss_ns;              /* BWI_NEVER: never */
+    uint64_t outage_ns, outage_ends_ns; /* of all stores; BWI_NEVER: none */
+    struct unruly_model usual;
     unsigned turns;
     uint64_t final_steps;
 };
@@ -76,6 +78,7 @@ static void draw_rest(struct run *x) {
     if (system_chance(s, 40)) s->retention.keep_last = 1;
     if (system_chance(s, 15)) s->quota = 40000;
     x->node_loss_ns = system_chance(s, 12) ? system_random(s, 120000) * BWI_NS_PER_MS : BWI_NEVER;
+    x->outage_ns = system_chance(s, 25) ? system_random(s, 5000) * BWI_NS_PER_MS : BWI_NEVER;
     x->tool_count = (unsigned)system_random(s, TOOLS_MAX + 1);
     for (unsigned i = 0; i < x->tool_count; i++)
         x->tools_ns[i] = system_random(s, system_chance(s, 50) ? 3000 : 120000) * BWI_NS_PER_MS;
@@ -89,6 +92,7 @@ static void look(void *user, struct bwi_bucket *b, const struct bwi_store_op *op
 static void open_run(struct run *x, struct soak_run *r, struct pool *pool) {
     struct system *s = &x->s;
     x->r = r;
+    x->outage_ends_ns = BWI_NEVER;
     bwi_env_virtual_init(&s->env, r->seed);
     s->rng = r->seed ^ UINT64_C(0x5eed);
     s->talk = r->alone;
@@ -152,9 +156,27 @@ static void lose_node(struct system *s, unsigned node) {
     assert_int_equal(bwi_bucket_new(&s->env.env, &s->local[node]), 0);
 }
 
+/* For a while nearly every call fails, or has no answer. */
+static void maybe_outage(struct run *x) {
+    struct system *s = &x->s;
+    struct unruly_model *m = unruly_model_of(s->net);
+    if (x->outage_ns <= s->env.now) {
+        system_tell(s, NULL, "an outage begins");
+        x->usual = *m;
+        *(system_chance(s, 50) ? &m->fail : &m->drop) = 60000;
+        x->outage_ns = BWI_NEVER;
+        x->outage_ends_ns = s->env.now + system_random(s, system_chance(s, 50) ? 3000 : 100000) * BWI_NS_PER_MS;
+    } else if (x->outage_ends_ns <= s->env.now) {
+        system_tell(s, NULL, "the outage is over");
+        *m = x->usual;
+        x->outage_ends_ns = BWI_NEVER;
+    }
+}
+
 static bool maybe_happen(struct run *x) {
     struct system *s = &x->s;
     bool any = maybe_launch(x);
+    maybe_outage(x);
     for (unsigned i = 0; i < x->tool_count; i++) {
         if (x->tools_ns[i] > s->env.now) continue;
         x->tools_ns[i] = BWI_NEVER;
@@ -180,6 +202,7 @@ static uint64_t next_ns(const struct run *x) {
     if (s->quiet) return next;
     if (x->started < s->launch_count) next = earlier(next, x->next_start_ns);
     for (unsigned i = 0; i < x->tool_count; i++) next = earlier(next, x->tools_ns[i]);
+    next = earlier(next, earlier(x->outage_ns, x->outage_ends_ns));
     return earlier(next, x->node_loss_ns);
 }
 

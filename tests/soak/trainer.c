@@ -21,6 +21,7 @@ struct held_save {
     struct bwi_save *save;
     struct state *memory;
     bool scrambled;
+    uint64_t cancel_ns; /* when its caller thinks better of it */
 };
 
 struct trainer {
@@ -29,7 +30,8 @@ struct trainer {
     struct bwi_task *open;
     struct compare *compare;
     enum phase phase;
-    uint64_t since_ns; /* of the phase */
+    uint64_t since_ns;    /* of the phase */
+    uint64_t patience_ns; /* with its own saves, at the end */
     uint64_t next_step, last_step, think_until, resumed, committed;
     bool member, over;
     struct held_save saves[SAVES_MAX];
@@ -100,6 +102,8 @@ static bool begin_save(struct system *s, struct part *p, struct trainer *t) {
     state_fill(h->memory, &h->save->id, cfg->rank);
     /* A blob is copied when it is described. */
     system_tell(s, p, "saves step %" PRIu64 ".%u", h->save->id.step, h->save->id.tri);
+    h->cancel_ns = BWI_NEVER;
+    if (!t->plan->final && system_chance(s, 5)) h->cancel_ns = s->env.now + system_random(s, 2000) * BWI_NS_PER_MS;
     return true;
 }
 
@@ -110,6 +114,13 @@ static bool tend_save(struct system *s, struct part *p, struct trainer *t, struc
         memset(h->memory, 0xee, sizeof *h->memory);
         h->scrambled = true;
     }
+    if (v->state != BWI_SAVE_ENDED && h->cancel_ns <= s->env.now) {
+        system_tell(s, p, "cancels step %" PRIu64, v->id.step);
+        h->cancel_ns = BWI_NEVER;
+        bwi_session_cancel(v);
+        return true;
+    }
+    if (h->cancel_ns < p->wake_ns) p->wake_ns = h->cancel_ns;
     if (v->state != BWI_SAVE_ENDED) return false;
     system_tell(s, p, "step %" PRIu64 ".%u ended: %s", v->id.step, v->id.tri,
                 v->error.status != 0 ? v->error.message
@@ -209,7 +220,7 @@ static bool train(struct system *s, struct part *p, struct trainer *t) {
 
 /* Waits for its saves, for some time: an impatient one closes with saves in flight. */
 static bool wait_for_saves(struct system *s, struct part *p, struct trainer *t) {
-    const uint64_t patience_ns = (t->plan->final ? 3600 : 30) * BWI_NS_PER_S;
+    const uint64_t patience_ns = t->plan->final ? 3600 * BWI_NS_PER_S : t->patience_ns;
     if (held(t) > 0 && !t->over && s->env.now - t->since_ns < patience_ns) {
         p->wake_ns = t->since_ns + patience_ns;
         return false;
@@ -220,7 +231,7 @@ static bool wait_for_saves(struct system *s, struct part *p, struct trainer *t) 
 }
 
 static bool close_softly(struct system *s, struct part *p, struct trainer *t) {
-    const uint64_t patience_ns = 20 * BWI_NS_PER_S;
+    const uint64_t patience_ns = t->plan->final ? 20 * BWI_NS_PER_S : t->patience_ns;
     if (!bwi_session_drained(t->session) && s->env.now - t->since_ns < patience_ns) {
         p->wake_ns = t->since_ns + patience_ns;
         return false;
@@ -318,6 +329,7 @@ struct part *trainer_new(struct system *s, const struct launch_plan *l, uint32_t
     t->plan = l;
     t->system = s;
     t->part = p;
+    t->patience_ns = (system_chance(s, 25) ? system_random(s, 300) : 30000) * BWI_NS_PER_MS;
     t->since_ns = s->env.now;
     p->turn = turn;
     p->end = end;

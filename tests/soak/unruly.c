@@ -126,11 +126,10 @@ static void free_flight(struct flight *f) {
     bwi_free(f);
 }
 
-/* What was sent once arrives a second time: a client that had no answer sent it again, and the first one was on its way
- * all the time. */
+/* What was sent arrives a second time: a client that had no answer sent it again, and the first one was on its way all
+ * the time. Or it arrives for the first time, when its sender has given up waiting for an answer. */
 static void send_again(struct unruly_net *n, const struct flight *f) {
     const struct bwi_store_op *op = &f->inner;
-    if (op->verb == BWI_STORE_FINISH || !drawn(n, n->model.again)) return;
     struct flight *g = bwi_calloc(1, sizeof *g);
     assert_non_null(g);
     g->key = bwi_strdup(op->key);
@@ -144,6 +143,12 @@ static void send_again(struct unruly_net *n, const struct flight *f) {
     insert(&n->coming, g);
 }
 
+static bool comes_again(struct unruly_net *n, const struct flight *f) {
+    if (f->sender == NULL || !changes(f->inner.verb) || f->inner.verb == BWI_STORE_FINISH) return false;
+    if (f->status == BW_E_UNKNOWN && !f->effect) return test_random(&n->rng) % 2 == 0;
+    return f->effect && drawn(n, n->model.again);
+}
+
 static void perform(struct unruly_net *n, struct flight *f) {
     struct bwi_store *server = server_of(n, f->bucket);
     if (f->status != 0) bwi_bucket_fail_next(f->bucket, f->inner.verb, NULL, f->status, f->effect);
@@ -153,7 +158,7 @@ static void perform(struct unruly_net *n, struct flight *f) {
     while (!f->performed) (void)bwi_loop_turn(n->loop, 0);
     n->calls++;
     if (changes(f->inner.verb) && f->effect) n->look(n->user, f->bucket, &f->inner);
-    if (changes(f->inner.verb) && f->effect && f->sender != NULL) send_again(n, f);
+    if (comes_again(n, f)) send_again(n, f);
 }
 
 /* What came out, as the sender will see it. */
