@@ -4,10 +4,11 @@
 
     tools/mutants.py [--list] [--check] [NAME ...]
 
-tests/mutants/*.toml list the mutants. Each has a name; a file; `old`, a text that stands in it exactly once; `new`, what
-comes in its place; `test`, the test that must fail then; and, if its own arguments are not wanted, `args`. NAME is a part
-of a mutant's or a test's name. The tree is copied to build-mutants/ and changed there. --check only looks whether every
-`old` is still there, once. The last line is "N passed, N failed": a mutant that is caught has passed.
+tests/mutants/*.toml list the mutants. Each has a name; a file; `changes`, pairs of a text that stands in it exactly
+once and what comes in its place; `test`, the test that must fail then; and, if its own arguments are not wanted,
+`args`. NAME is a part of a mutant's or a test's name. The tree is copied to build-mutants/ and changed there. --check
+only looks whether every text is still there, once. The last line is "N passed, N failed": a mutant that is caught has
+passed.
 """
 
 import dataclasses
@@ -31,13 +32,14 @@ LIMIT_S = 600
 class Mutant:
     name: str
     file: str
-    old: str
-    new: str
+    changes: list
     test: str
     args: list | None = None
 
     def change(self, text):
-        return text.replace(self.old, self.new)
+        for old, new in self.changes:
+            text = text.replace(old, new)
+        return text
 
 
 def load():
@@ -53,11 +55,10 @@ def complaints(mutants):
     seen = set()
     for m in mutants:
         path = ROOT / m.file
-        count = path.read_text().count(m.old) if path.is_file() else 0
-        if count != 1:
-            yield f"{m.name}: its `old` stands {count} times in {m.file}, expected once"
-        if m.old == m.new:
-            yield f"{m.name}: changes nothing"
+        text = path.read_text() if path.is_file() else ""
+        for old, new in m.changes:
+            if text.count(old) != 1 or old == new:
+                yield f"{m.name}: stands {text.count(old)} times in {m.file}, expected once: {old[:60]!r}"
         if m.name in seen:
             yield f"{m.name}: two of this name"
         seen.add(m.name)
@@ -101,7 +102,8 @@ def run(mutant, test):
         return "caught", f"no end after {LIMIT_S} s"
     if done.returncode == 0:
         return "SURVIVED", done.stdout[-300:]
-    said = [line for line in (done.stdout + done.stderr).splitlines() if "violation:" in line or "FAILED" in line or "ERROR" in line]
+    lines = (done.stdout + done.stderr).splitlines()
+    said = [line for line in lines if any(word in line for word in ("violation:", "FAILED", "ERROR"))]
     return "caught", said[0][:150] if said else f"exit status {done.returncode}"
 
 
