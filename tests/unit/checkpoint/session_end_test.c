@@ -345,7 +345,7 @@ static void a_step_that_a_rank_is_past_ends_for_the_others(void **unused) {
     assert_int_equal(left_of(c.remote, &twenty->id), 0);
     cluster_run(&c, never, NULL, 60000);
     assert_int_equal(thirty->state, BWI_SAVE_PENDING); /* rank 0 may still make it */
-    assert_string_equal(thirty->held_up, ", and not complete for want of rank 0");
+    assert_string_equal(thirty->missing, "rank 0");
     close_patiently(&c, 0);
     assert_true(cluster_run(&c, ended, thirty, 60000));
     assert_fails(thirty->error.status, BW_E_ABORTED, &thirty->error, "rank 0 is closing, and has not saved this step");
@@ -385,7 +385,7 @@ static void who_waits_in_vain_is_told_for_whom(void **unused) {
     for (unsigned r = 0; r < 4; r += 2) v[r] = save(&c, r, 20, &s); /* 1 and 3 hang */
     cluster_run(&c, never, NULL, 10000);
     for (unsigned r = 0; r < 4; r += 2) {
-        assert_string_equal(v[r]->held_up, ", and not complete for want of ranks 1, 3");
+        assert_string_equal(v[r]->missing, "ranks 1, 3");
         bwi_session_close(c.ranks[r].session);
         cluster_run(&c, never, NULL, 1000);
         bwi_session_give_up(c.ranks[r].session);
@@ -404,43 +404,6 @@ static void who_waits_in_vain_is_told_for_whom(void **unused) {
     commit_all(&c, 0, 4, 30);
     for (unsigned r = 0; r < 4; r++) close_patiently(&c, r);
     assert_int_equal(left_of(c.remote, &left), 0);
-    cluster_fini(&c);
-}
-
-static void who_waits_for_what_fails_again_and_again_is_told_why(void **unused) {
-    (void)unused;
-    struct cluster c;
-    static struct state s;
-    cluster_init(&c, 53);
-    open_all(&c, 0, &(struct launch){.launch = "a", .world = 1});
-    commit_all(&c, 0, 1, 10);
-    make_state(&s, 20);
-    for (int i = 0; i < 30; i++) bwi_bucket_fail_next(c.remote, BWI_STORE_BEGIN, "20.", BW_E_IO, false);
-    struct bwi_save *v = save(&c, 0, 20, &s);
-    cluster_run(&c, never, NULL, 5000);
-    assert_int_equal(v->level, BW_LOCAL);
-    assert_non_null(strstr(v->held_up, ", and its drain has failed "));
-    assert_non_null(strstr(v->held_up, ".safetensors"));
-    bwi_session_close(c.ranks[0].session);
-    bwi_session_give_up(c.ranks[0].session);
-    assert_true(cluster_run(&c, ended, v, 60000));
-    assert_fails(v->error.status, BW_E_TIMEOUT, &v->error, "step 20 is local, and its drain has failed ");
-    cluster_end(&c, 0);
-    cluster_fini(&c);
-}
-
-static void what_failed_before_it_went_on_is_not_told(void **unused) {
-    (void)unused;
-    struct cluster c;
-    static struct state s;
-    cluster_init(&c, 54);
-    open_all(&c, 0, &(struct launch){.launch = "a", .world = 1});
-    commit_all(&c, 0, 1, 10);
-    make_state(&s, 20);
-    bwi_bucket_fail_next(c.remote, BWI_STORE_BEGIN, "20.", BW_E_IO, false);
-    struct bwi_save *v = save(&c, 0, 20, &s);
-    wait_level(&c, v, BW_COMMITTED);
-    assert_true(v->drain_failures == 1 && v->held_up[0] == '\0');
     cluster_fini(&c);
 }
 
@@ -554,8 +517,6 @@ int main(void) {
         cmocka_unit_test(a_step_that_a_rank_is_past_ends_for_the_others),
         cmocka_unit_test(a_rank_that_closes_ends_the_steps_that_it_never_made),
         cmocka_unit_test(who_waits_in_vain_is_told_for_whom),
-        cmocka_unit_test(who_waits_for_what_fails_again_and_again_is_told_why),
-        cmocka_unit_test(what_failed_before_it_went_on_is_not_told),
         cmocka_unit_test(a_step_that_may_have_been_made_is_never_refused),
         cmocka_unit_test(steps_that_only_some_ranks_make_all_come_to_an_end),
         cmocka_unit_test(a_save_that_waits_for_room_goes_on_as_soon_as_another_one_makes_some),
