@@ -56,24 +56,92 @@ static int repair_next(void *user, const struct bwi_actor *a, struct bwi_entry *
     return moved ? 1 : bwi_policy_repair(a, &p->r, ret, err);
 }
 
-/* A live or shelved checkpoint whose manifest is gone cannot be restored: it leaves the lists. Damage deeper down is
- * left to verify and to readers. */
+/* 1: the authority has a summary of it; 0: none, so it was swept, or has begun to be. */
+static int has_summaries(struct repair *p, const struct bwi_id *id, struct bw_error *err) {
+    struct bwi_store_names names = {0};
+    struct bwi_key prefix = bwi_key_groups(p->c->host.ctx.run, id);
+    int rc = bwi_block_list(&p->c->host, BWI_TIER_REMOTE, prefix.s, &names, err);
+    if (rc == 0) rc = names.len > 0;
+    bwi_store_names_fini(&names);
+    return rc;
+}
+
+/* 1: all that it refers to is there; 0: the first that is not is *ret. */
+static int has_refs(struct repair *p, const struct bwi_kept *k, struct bwi_id *ret, struct bw_error *err) {
+    int rc = 1;
+    for (uint32_t i = 0; rc == 1 && i < k->ref_count; i++) {
+        rc = has_summaries(p, &k->refs[i], err);
+        if (rc == 0) *ret = k->refs[i];
+    }
+    return rc;
+}
+
+static int has_manifest(struct repair *p, const struct bwi_kept *k, struct bw_error *err) {
+    struct bwi_key key = bwi_key_manifest(p->c->host.ctx.run, &k->id, &k->manifest);
+    uint64_t bytes;
+    struct bw_error e = BW_ERROR_INIT;
+    int rc = bwi_block_head(&p->c->host, BWI_TIER_REMOTE, key.s, &bytes, &e);
+    if (rc == 0 || rc == BW_E_NOTFOUND) return rc == 0;
+    return bwi_error_copy(err, &e);
+}
+
+/* A sweep takes the summaries first and the manifest last, so both are asked for. 0: it is there; 1: gone, and why. */
+static int is_gone(struct repair *p, const struct bwi_kept *k, char why[96], struct bw_error *err) {
+    struct bwi_id ref;
+    char text[BWI_ID_TEXT_BYTES];
+    int rc = has_manifest(p, k, err);
+    if (rc == 0) bwi_format(why, 96, "its manifest is gone");
+    if (rc == 1) {
+        rc = has_summaries(p, &k->id, err);
+        if (rc == 0) bwi_format(why, 96, "its summaries are gone");
+    }
+    if (rc == 1) {
+        rc = has_refs(p, k, &ref, err);
+        if (rc == 0) {
+            bwi_id_text(&ref, text);
+            bwi_format(why, 96, "it refers to %s, which is gone", text);
+        }
+    }
+    return rc < 0 ? rc : rc == 0;
+}
+
+/* A live or shelved checkpoint that cannot be restored leaves the lists. Damage deeper down is left to verify and to
+ * readers. */
 static int find_gone(struct repair *p, const struct bwi_kept *list, size_t count, struct bwi_findings *f,
                      struct bw_error *err) {
     for (size_t i = 0; i < count; i++) {
-        struct bwi_key key = bwi_key_manifest(p->c->host.ctx.run, &list[i].id, &list[i].manifest);
-        uint64_t bytes;
-        struct bw_error e = BW_ERROR_INIT;
-        int rc = bwi_block_head(&p->c->host, BWI_TIER_REMOTE, key.s, &bytes, &e);
+        char why[96];
+        int rc = is_gone(p, &list[i], why, err);
+        if (rc < 0) return rc;
         if (rc == 0) continue;
-        if (rc != BW_E_NOTFOUND) return bwi_error_copy(err, &e);
+        struct bwi_key key = bwi_key_manifest(p->c->host.ctx.run, &list[i].id, &list[i].manifest);
         p->gone[p->r.gone_count++] = list[i].id;
-        bwi_findings_add(f, 2, BW_E_CORRUPT, "remote", &list[i].id, key.s, "", "lost: its manifest is gone");
+        bwi_findings_add(f, 2, BW_E_CORRUPT, "remote", &list[i].id, key.s, "", "lost: %s", why);
     }
     return 0;
 }
 
-/* Whatever the sound entry lets be committed, and is complete, joins: the damaged entry may have committed it. Its
+static int keep_found(struct repair *p, const struct bwi_kept *k, struct bwi_findings *f, struct bw_error *err) {
+    struct bwi_id ref;
+    char text[BWI_ID_TEXT_BYTES];
+    int rc = has_refs(p, k, &ref, err);
+    if (rc < 0) return rc;
+    if (rc == 0) {
+        bwi_id_text(&ref, text);
+        bwi_findings_add(f, 1, BW_E_CORRUPT, "remote", &k->id, "checkpoint", "",
+                         "not taken up: it refers to %s, which is gone", text);
+        return 0;
+    }
+    void *grown = p->found;
+    if (!bwi_vec_reserve(&grown, &p->found_cap, p->r.found_count + 1, sizeof *p->found))
+        rc = bwi_error_nomem(err, sizeof *p->found, "repair");
+    p->found = grown;
+    if (rc < 0) return rc;
+    p->found[p->r.found_count++] = *k;
+    return 0;
+}
+
+/* Whatever the sound entry lets be committed, and is complete, is found: the damaged entry may have committed it. Its
  * manifest is what a commit would build. */
 static int add_found(struct repair *p, const struct bwi_entry *e, const struct bwi_id *id, struct bwi_findings *f,
                      struct bw_error *err) {
@@ -93,24 +161,27 @@ static int add_found(struct repair *p, const struct bwi_entry *e, const struct b
     struct bw_error me = BW_ERROR_INIT;
     bwi_commit_start(&m, p->c->host.loop, NULL);
     int rc = bwi_block_on(&p->c->host, &m.task, &me);
-    bool complete = rc == 0 && m.result == BWI_COMMIT_DONE;
     if (rc == BW_E_CANCELLED) {
         bwi_commit_fini(&m);
         return bwi_error_copy(err, &me);
     }
     if (rc < 0) bwi_findings_add(f, 1, rc, "remote", id, "checkpoint", "", "not taken up: %.360s", me.message);
-    rc = 0;
-    if (complete) {
-        void *grown = p->found;
-        if (!bwi_vec_reserve(&grown, &p->found_cap, p->r.found_count + 1, sizeof *p->found))
-            rc = bwi_error_nomem(err, sizeof *p->found, "repair");
-        p->found = grown;
-        if (rc == 0) p->found[p->r.found_count++] = m.kept;
-        bwi_findings_add(f, 0, 0, "remote", id, "checkpoint", "",
-                         p->dry ? "complete: it would become live" : "complete: it becomes live");
-    }
+    rc = rc == 0 && m.result == BWI_COMMIT_DONE ? keep_found(p, &m.kept, f, err) : 0;
     bwi_commit_fini(&m);
     return rc;
+}
+
+/* What became of all that is complete, by the next era's first entry. */
+static void tell_found(const struct repair *p, const struct bwi_entry *next, struct bwi_findings *f) {
+    for (size_t i = 0; i < p->r.found_count; i++) {
+        const struct bwi_id *id = &p->found[i].id;
+        if (!bwi_policy_find_kept(next, id))
+            bwi_findings_add(f, 1, BW_E_ABORTED, "remote", id, "checkpoint", "",
+                             "not taken up: it refers to a checkpoint that was retired or is lost");
+        else
+            bwi_findings_add(f, 0, 0, "remote", id, "checkpoint", "",
+                             p->dry ? "complete: it would become live" : "complete: it becomes live");
+    }
 }
 
 static int find_complete(struct repair *p, const struct bwi_entry *e, struct bwi_findings *f, struct bw_error *err) {
@@ -143,6 +214,40 @@ static int end_era(struct bw_catalog *c, const struct bwi_head *head, struct bw_
     return 1;
 }
 
+static int begin(struct repair *p, const struct bwi_entry *e, const char *damaged, struct bwi_findings *f,
+                 struct bw_error *err) {
+    struct bwi_env *env = p->c->host.ctx.env;
+    struct bwi_decide d = {.ctx = &p->c->host.ctx,
+                           .next = repair_next,
+                           .user = p,
+                           .over_damage = true,
+                           .deadline_ns = env->now_ns(env) + DECIDE_PATIENCE_NS};
+    bwi_decide_start(&d, p->c->host.loop, NULL);
+    int rc = bwi_block_on(&p->c->host, &d.task, err);
+    if (rc == 0 && !d.created)
+        bwi_findings_add(f, 1, 0, "remote", NULL, damaged, "", "the history has moved meanwhile: nothing was done");
+    if (rc == 0 && d.created) {
+        tell_found(p, &d.head.entry, f);
+        bwi_findings_add(f, 0, 0, "remote", NULL, d.key.s, "", "era %u has begun from entry %06u.%020llu",
+                         d.head.entry.era, e->era, (unsigned long long)e->n);
+    }
+    bwi_decide_fini(&d);
+    return rc;
+}
+
+static int would_begin(struct repair *p, const struct bwi_entry *e, const char *damaged, struct bwi_findings *f,
+                       struct bw_error *err) {
+    const struct bwi_actor a = {.head = e, .host = p->c->host.ctx.host};
+    struct bwi_entry next = {0};
+    int rc = bwi_policy_repair(&a, &p->r, &next, err);
+    if (rc < 0) return rc;
+    tell_found(p, &next, f);
+    bwi_findings_add(f, 0, 0, "remote", NULL, damaged, "", "era %u would begin from entry %06u.%020llu", next.era,
+                     e->era, (unsigned long long)e->n);
+    bwi_entry_fini(&next);
+    return 0;
+}
+
 /* `found` is the head as it was found, before this repair ended the era. */
 static int repair_era(struct bw_catalog *c, const struct bwi_head *found, const struct bwi_head *head, bool dry,
                       struct bwi_findings *f, struct bw_error *err) {
@@ -167,24 +272,7 @@ static int repair_era(struct bw_catalog *c, const struct bwi_head *found, const 
     if (rc == 0) rc = find_complete(&p, e, f, err);
     p.r.gone = p.gone;
     p.r.found = p.found;
-    if (rc == 0 && !dry) {
-        struct bwi_decide d = {.ctx = &c->host.ctx,
-                               .next = repair_next,
-                               .user = &p,
-                               .over_damage = true,
-                               .deadline_ns = env->now_ns(env) + DECIDE_PATIENCE_NS};
-        bwi_decide_start(&d, c->host.loop, NULL);
-        rc = bwi_block_on(&c->host, &d.task, err);
-        if (rc == 0 && !d.created)
-            bwi_findings_add(f, 1, 0, "remote", NULL, key.s, "", "the history has moved meanwhile: nothing was done");
-        if (rc == 0 && d.created)
-            bwi_findings_add(f, 0, 0, "remote", NULL, d.key.s, "", "era %u has begun from entry %06u.%020llu",
-                             d.head.entry.era, e->era, (unsigned long long)e->n);
-        bwi_decide_fini(&d);
-    } else if (rc == 0) {
-        bwi_findings_add(f, 0, 0, "remote", NULL, key.s, "", "era %u would begin from entry %06u.%020llu",
-                         head->damaged_era + 1, e->era, (unsigned long long)e->n);
-    }
+    if (rc == 0) rc = dry ? would_begin(&p, e, key.s, f, err) : begin(&p, e, key.s, f, err);
     bwi_free(p.gone);
     bwi_free(p.found);
     return rc;

@@ -332,14 +332,10 @@ int bwi_policy_commit(const struct bwi_actor *a, const struct bwi_kept *k, struc
     struct bwi_kept kept = *k;
     kept.time_ms = a->time_ms;
     kept.pinned = false;
-    if (bwi_next_keep(&next.live, &next.live_count, &kept, e) < 0 || bwi_next_subject(&next, &k->id, e) < 0) {
+    if (bwi_next_commit(&next, &kept, e) < 0 || bwi_next_subject(&next, &k->id, e) < 0) {
         bwi_entry_fini(&next);
         return e->status;
     }
-    if (!next.h_set || k->id.step > next.h) next.h = k->id.step;
-    next.h_set = true;
-    next.from.open = false;
-    bwi_next_trim_tries(&next);
     *ret = next;
     return 0;
 }

@@ -80,7 +80,8 @@ int bwi_policy_pin(const struct bwi_actor *a, const struct bwi_id *id, bool pinn
                    struct bw_error *err);
 
 /* a->head is the newest sound entry; era and n are those of the damaged newest one. Checkpoints in `gone` leave;
- * `found` join in step order. */
+ * `found`, in step order, join one after the other, each only if it may be committed by then and refers to nothing that
+ * is gone. */
 struct bwi_repair {
     uint32_t era;
     uint64_t n;         /* of the end of that era */

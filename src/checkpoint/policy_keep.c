@@ -100,33 +100,52 @@ static int begin_era(struct bwi_entry *next, uint32_t era, uint64_t n, const str
     return 0;
 }
 
-static int apply_repair(struct bwi_entry *next, const struct bwi_repair *r, struct bw_error *err) {
+static bool is_one_of(const struct bwi_id *ids, size_t count, const struct bwi_id *id) {
+    for (size_t i = 0; i < count; i++)
+        if (bwi_id_eq(&ids[i], id)) return true;
+    return false;
+}
+
+/* Only what a commit would have let in, had it come next; and nothing that refers to what is lost, which the rule for
+ * the open from does not ask. */
+static bool may_take_up(const struct bwi_entry *next, const struct bwi_repair *r, const struct bwi_kept *k) {
+    if (!bwi_policy_committable(next, &k->id, k->refs, k->ref_count)) return false;
+    for (uint32_t i = 0; i < k->ref_count; i++)
+        if (is_one_of(r->gone, r->gone_count, &k->refs[i])) return false;
+    return bwi_policy_find_live(next, k->id.step) == NULL;
+}
+
+static int apply_repair(struct bwi_entry *next, const struct bwi_repair *r, size_t *ret_found, struct bw_error *err) {
     int rc = 0;
+    size_t found = 0;
     for (size_t i = 0; i < r->gone_count && rc == 0; i++) {
         bwi_next_drop(next->live, &next->live_count, &r->gone[i]);
         bwi_next_drop(next->shelved, &next->shelved_count, &r->gone[i]);
         rc = bwi_next_subject(next, &r->gone[i], err);
     }
     for (size_t i = 0; i < r->found_count && rc == 0; i++) {
-        if (bwi_policy_find_live(next, r->found[i].id.step)) continue;
-        rc = bwi_next_keep(&next->live, &next->live_count, &r->found[i], err);
+        if (!may_take_up(next, r, &r->found[i])) continue;
+        rc = bwi_next_commit(next, &r->found[i], err);
+        found++;
     }
+    *ret_found = found;
     return rc < 0 ? rc : begin_era(next, r->era, r->n, &r->uuid, r->nonce, err);
 }
 
 int bwi_policy_repair(const struct bwi_actor *a, const struct bwi_repair *r, struct bwi_entry *ret,
                       struct bw_error *err) {
     struct bwi_entry next = {0};
+    size_t found;
     int rc = bwi_next_begin(a, BWI_EVENT_REPAIR, NULL, NULL, &next, err);
     if (rc < 0) return rc;
-    rc = apply_repair(&next, r, err);
+    rc = apply_repair(&next, r, &found, err);
     if (rc < 0) {
         bwi_entry_fini(&next);
         return rc;
     }
     bwi_format(next.event.note, sizeof next.event.note,
                "entry %u.%llu is damaged; %zu checkpoints lost, %zu found complete", r->era,
-               (unsigned long long)r->damaged_n, r->gone_count, r->found_count);
+               (unsigned long long)r->damaged_n, r->gone_count, found);
     *ret = next;
     return 0;
 }

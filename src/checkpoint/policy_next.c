@@ -140,10 +140,21 @@ int bwi_next_try(struct bwi_entry *e, uint64_t step, uint32_t tri, struct bw_err
     return 0;
 }
 
-void bwi_next_trim_tries(struct bwi_entry *e) {
+/* Tries of steps that are not above h any more tell nothing. */
+static void trim_tries(struct bwi_entry *e) {
     size_t drop = 0;
     while (e->h_set && drop < e->try_count && e->tries[drop].step <= e->h) drop++;
     if (!drop) return;
     memmove(e->tries, e->tries + drop, (e->try_count - drop) * sizeof *e->tries);
     e->try_count -= drop;
+}
+
+int bwi_next_commit(struct bwi_entry *e, const struct bwi_kept *k, struct bw_error *err) {
+    int rc = bwi_next_keep(&e->live, &e->live_count, k, err);
+    if (rc < 0) return rc;
+    if (!e->h_set || k->id.step > e->h) e->h = k->id.step;
+    e->h_set = true;
+    e->from.open = false;
+    trim_tries(e);
+    return 0;
 }

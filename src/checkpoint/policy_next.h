@@ -19,8 +19,8 @@ void bwi_next_drop(struct bwi_kept *list, size_t *count, const struct bwi_id *id
 /* Shelves the live ones above *step; all of them when step is NULL. */
 int bwi_next_shelve(struct bwi_entry *e, const uint64_t *step, struct bw_error *err);
 int bwi_next_unshelve(struct bwi_entry *e, const struct bwi_id *id, struct bw_error *err);
+/* Live from now on; all lower steps and the open from are closed. */
+int bwi_next_commit(struct bwi_entry *e, const struct bwi_kept *k, struct bw_error *err);
 int bwi_next_try(struct bwi_entry *e, uint64_t step, uint32_t tri, struct bw_error *err);
-/* Tries of steps that are not above h any more tell nothing. */
-void bwi_next_trim_tries(struct bwi_entry *e);
 
 #endif

@@ -2,6 +2,7 @@
 /* A newest history entry that is damaged: writers stop, readers go on, a repair begins the next era; and one that dies
  * half way is gone on with. */
 #include "job.h"
+#include <glob.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -103,6 +104,25 @@ static void a_repair_that_died_half_way_is_gone_on_with(void **state) {
     place_drop(&p);
 }
 
+/* A sweep that was interrupted has taken the summaries and left the manifest: such a one cannot be restored. */
+static void what_a_sweep_has_begun_to_take_is_lost(void **state) {
+    (void)state;
+    struct place p;
+    place_make(&p);
+    save_steps(&p);
+    flip(entry_path(&p, 1, LAST));
+    glob_t summary;
+    must_eq(glob(path_in(p.remote, "runs/" RUN "/checkpoints/%020u.*/groups/000000", 2u), 0, NULL, &summary), 0);
+    must_eq(unlink(summary.gl_pathv[0]), 0);
+    globfree(&summary);
+    must(repair_says(&p, 0, 2, "lost: its summaries are gone"));
+    must(repair_says(&p, BW_REPAIR_HISTORY, 0, "complete: it becomes live"));
+    must(!repair_says(&p, 0, 2, "lost"));
+    check_bytes(&p, 1, STATE, 1);
+    check_bytes(&p, STEPS, STATE, STEPS);
+    place_drop(&p);
+}
+
 /* The first entry of an era is the newest, and damaged too: what stands behind it is the era before. */
 static void the_first_entry_of_an_era_may_be_damaged_as_well(void **state) {
     (void)state;
@@ -180,6 +200,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_next_era_begins_behind_the_end_of_this_one),
         cmocka_unit_test(a_repair_that_died_half_way_is_gone_on_with),
+        cmocka_unit_test(what_a_sweep_has_begun_to_take_is_lost),
         cmocka_unit_test(the_first_entry_of_an_era_may_be_damaged_as_well),
         cmocka_unit_test(a_sound_entry_behind_the_damaged_one_leaves_nothing_to_repair),
         cmocka_unit_test(the_end_of_an_era_is_listed_and_is_no_damage),

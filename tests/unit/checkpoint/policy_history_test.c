@@ -439,6 +439,70 @@ static void repair_begins_an_era_of_no_job(void **state) {
     fini(&l);
 }
 
+/* How many of these a repair makes live beside what is live already. */
+static size_t taken_up(struct log *l, const struct bwi_kept *found, size_t count, const struct bwi_id *gone) {
+    struct bwi_repair r = {.era = l->head.era,
+                           .n = l->head.n + 1,
+                           .nonce = 77,
+                           .gone = gone,
+                           .gone_count = gone != NULL,
+                           .found = found,
+                           .found_count = count};
+    struct bwi_entry next = {0};
+    struct bwi_actor a = actor(l);
+    assert_ok(bwi_policy_repair(&a, &r, &next, &l->err), &l->err);
+    const size_t live = next.live_count - l->head.live_count + r.gone_count;
+    bwi_entry_fini(&next);
+    return live;
+}
+
+static void a_repair_takes_up_only_what_may_be_committed(void **state) {
+    (void)state;
+    struct log l = {0};
+    start(&l, "a");
+    const struct bwi_kept past = {.id = id_of(&l, 40, 0)};
+    start(&l, "b");
+    commit(&l, 10);
+    commit(&l, 20);
+    const struct bwi_id at10 = l.head.live[0].id;
+    struct bwi_kept k = {.id = id_of(&l, 30, 0)};
+    struct bwi_kept in_order[] = {{.id = id_of(&l, 30, 0)}, {.id = id_of(&l, 40, 0), .ref_count = 1}};
+    in_order[1].refs[0] = in_order[0].id;
+    assert_int_equal(taken_up(&l, &past, 1, NULL), 0);
+    assert_int_equal(taken_up(&l, &k, 1, NULL), 1);
+    assert_int_equal(taken_up(&l, in_order, 2, NULL), 2);
+    assert_int_equal(taken_up(&l, in_order + 1, 1, NULL), 0); /* what it refers to was never committed */
+    k.refs[k.ref_count++] = at10;
+    assert_int_equal(taken_up(&l, &k, 1, NULL), 1);
+    assert_int_equal(taken_up(&l, &k, 1, &at10), 0);
+    assert_ok(try_retire(&l, at10), &l.err);
+    assert_int_equal(taken_up(&l, &k, 1, NULL), 0);
+    k = (struct bwi_kept){.id = id_of(&l, 15, 0)}; /* a commit of a later step ended it */
+    assert_int_equal(taken_up(&l, &k, 1, NULL), 0);
+    k = (struct bwi_kept){.id = id_of(&l, 30, 0)};
+    assert_ok(try_abort(&l, k.id), &l.err);
+    assert_int_equal(taken_up(&l, &k, 1, NULL), 0);
+    fini(&l);
+}
+
+/* Nobody asks for the refs of the open from when it is committed, because they are kept with it. */
+static void a_repair_does_not_take_up_the_open_one_without_what_it_refers_to(void **state) {
+    (void)state;
+    struct log l = {0};
+    start(&l, "a");
+    commit(&l, 10);
+    commit(&l, 20);
+    const struct bwi_id at10 = l.head.live[0].id;
+    struct bwi_candidate c = {.id = id_of(&l, 30, 0), .world = 2, .groups = 2, .ref_count = 1, .refs = {at10}};
+    struct bwi_register r = reg(&l, "job", "b");
+    r.newer = &c;
+    assert_ok(try_register(&l, r), &l.err);
+    const struct bwi_kept k = {.id = c.id, .ref_count = 1, .refs = {at10}};
+    assert_int_equal(taken_up(&l, &k, 1, NULL), 1);
+    assert_int_equal(taken_up(&l, &k, 1, &at10), 0);
+    fini(&l);
+}
+
 static void an_archive_can_be_promoted_and_the_authority_not(void **state) {
     (void)state;
     struct log l = {0};
@@ -570,6 +634,8 @@ int main(void) {
         cmocka_unit_test(a_checkpoint_whose_ref_was_retired_cannot_commit),
         cmocka_unit_test(retired_data_that_a_live_one_refers_to_is_kept),
         cmocka_unit_test(repair_begins_an_era_of_no_job),
+        cmocka_unit_test(a_repair_takes_up_only_what_may_be_committed),
+        cmocka_unit_test(a_repair_does_not_take_up_the_open_one_without_what_it_refers_to),
         cmocka_unit_test(an_archive_can_be_promoted_and_the_authority_not),
         cmocka_unit_test(launch_ids_are_forgotten_oldest_first),
         cmocka_unit_test(retention_keeps_what_any_rule_keeps),
