@@ -171,7 +171,7 @@ static bool keep_by_rule(const struct bwi_entry *head, const struct bw_retention
     if (head->live_count - i <= keep_last || k->pinned || bwi_policy_from_needs(head, &k->id)) return true;
     if (r->keep_every_steps && k->id.step % r->keep_every_steps == 0) return true;
     /* A commit time in the future (a clock was set back) counts as young. */
-    return r->keep_younger_ms && (k->time_ms > now_ms || (uint64_t)(now_ms - k->time_ms) < r->keep_younger_ms);
+    return r->keep_younger_ms && (k->time_ms > now_ms || (uint64_t)now_ms - (uint64_t)k->time_ms < r->keep_younger_ms);
 }
 
 size_t bwi_policy_retention(const struct bwi_entry *head, const struct bw_retention *r, uint32_t in_flight,

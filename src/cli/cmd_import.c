@@ -104,7 +104,7 @@ static int describe(struct bw_save *save, const struct cli_import *source, struc
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < source->file_count; i++) rc = describe_file(save, &source->files[i], err);
     for (size_t i = 0; rc == 0 && i < source->blob_count; i++)
-        rc = bw_save_blob(save, source->blobs[i].name, source->blobs[i].bytes, source->blobs[i].n, err);
+        rc = bw_save_blob(save, source->blobs[i].name, source->blobs[i].map.bytes, source->blobs[i].map.n, err);
     if (rc == 0 && source->metadata != NULL) rc = bw_save_metadata(save, source->metadata, err);
     return rc;
 }

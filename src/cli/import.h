@@ -8,8 +8,7 @@
 
 struct cli_import_blob {
     char *name;
-    unsigned char *bytes;
-    size_t n;
+    struct cli_mapped map;
 };
 
 struct cli_import {

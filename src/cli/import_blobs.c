@@ -5,36 +5,11 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/import.h"
 
-static int read_file(int folder, const char *name, unsigned char **ret, size_t *ret_n, struct bw_error *err) {
-    struct stat st;
-    int fd = openat(folder, name, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return cli_fail_errno(err, errno, "open \"%s\"", name);
-    int rc = fstat(fd, &st) == 0 ? 0 : cli_fail_errno(err, errno, "look at \"%s\"", name);
-    size_t n = rc == 0 ? (size_t)st.st_size : 0;
-    size_t done = 0;
-    unsigned char *bytes = cli_calloc(n + 1, 1);
-    while (rc == 0 && done < n) {
-        ssize_t got = read(fd, bytes + done, n - done);
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0)
-            rc = cli_fail_errno(err, got < 0 ? errno : EIO, "read \"%s\"", name);
-        else
-            done += (size_t)got;
-    }
-    (void)close(fd);
-    if (rc == 0) {
-        *ret = bytes;
-        *ret_n = n;
-    } else {
-        free(bytes);
-    }
-    return rc;
-}
+enum { METADATA_MAX = 1 << 20 }; /* what a save takes */
 
 static int hex(char c) {
     if (c >= '0' && c <= '9') return c - '0';
@@ -65,14 +40,14 @@ static int add_blob(struct cli_import *m, int folder, const char *file, struct b
     int rc = 0;
     if (!decode(file, &name))
         rc = cli_fail(err, BW_E_FORMAT, "blob \"%.200s\": bad escape in the name of the file", file);
-    if (rc == 0) rc = read_file(folder, file, &blob.bytes, &blob.n, err);
+    if (rc == 0) rc = cli_mapped_open(folder, file, false, &blob.map, err);
     if (rc == 0) {
         if (m->blob_count == m->blob_cap) {
             m->blob_cap = m->blob_cap != 0 ? m->blob_cap * 2 : 8;
             m->blobs = cli_realloc(m->blobs, m->blob_cap, sizeof *m->blobs);
         }
         blob.name = cli_strdup(name.data);
-        m->total_bytes += blob.n;
+        m->total_bytes += blob.map.n;
         m->blobs[m->blob_count++] = blob;
     }
     cli_buf_fini(&name);
@@ -86,7 +61,7 @@ static int walk(struct cli_import *m, const char *folder, const char *sub,
     struct cli_buf path = {0};
     int rc = 0;
     cli_buf_printf(&path, "%s/%s", folder, sub);
-    int fd = open(path.data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = open(path.data, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     int os_errno = errno;
     DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
     if (fd < 0 && os_errno != ENOENT)
@@ -117,11 +92,18 @@ static int check_rank(struct cli_import *m, int fd, const char *name, struct bw_
 }
 
 static int add_metadata(struct cli_import *m, int fd, const char *name, struct bw_error *err) {
-    unsigned char *bytes = NULL;
-    size_t n = 0;
+    struct cli_mapped map = {0};
+    struct cli_buf text = {0};
     if (strcmp(name, "0.json") != 0) return other_rank(name, err);
-    int rc = read_file(fd, name, &bytes, &n, err);
-    if (rc == 0) m->metadata = (char *)bytes;
+    int rc = cli_mapped_open(fd, name, false, &map, err);
+    if (rc == 0 && map.n > METADATA_MAX)
+        rc = cli_fail(err, BW_E_LIMIT, "metadata \"%s\": expected at most %d bytes, found %zu", name, METADATA_MAX,
+                      map.n);
+    else if (rc == 0 && memchr(map.bytes, 0, map.n) != NULL)
+        rc = cli_fail(err, BW_E_FORMAT, "metadata \"%s\": expected text, found a NUL byte", name);
+    if (rc == 0) cli_buf_add(&text, (const char *)map.bytes, map.n);
+    m->metadata = text.data;
+    cli_mapped_close(&map);
     return rc;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From operands to open files. */
-#include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +9,8 @@
 #include "cli/folder.h"
 #include "cli/import.h"
 #include "cli/out_json.h"
+
+enum { INDEX_MAX = 100000000 }; /* as for the header of a file */
 
 static int add_file(struct cli_import *m, const char *path, struct bw_error *err) {
     if (m->file_count == m->file_cap) {
@@ -44,16 +46,10 @@ static int add_indexed(struct cli_import *m, size_t first, const char *folder, c
     return add_file_in(m, folder, name, err);
 }
 
-static bool file_has(const struct cli_st_file *f, const char *tensor) {
-    for (size_t i = 0; i < f->count; i++)
-        if (strcmp(f->tensors[i].name, tensor) == 0) return true;
-    return false;
-}
-
-/* Both directions: what the index names must be there, and what is there must be named. */
+/* Both directions: what the index names must be there, and what is there must be named. What was found leaves the map,
+ * so that the time is in proportion to what there is. */
 static int check_index(const struct cli_import *m, size_t first, const char *folder, json_t *map,
                        struct bw_error *err) {
-    size_t found = 0;
     for (size_t i = first; i < m->file_count; i++) {
         const struct cli_st_file *f = &m->files[i];
         const char *base = strrchr(f->path, '/') + 1;
@@ -63,31 +59,36 @@ static int check_index(const struct cli_import *m, size_t first, const char *fol
                 return cli_fail(err, BW_E_MISMATCH,
                                 "\"%.160s\": holds tensor \"%.128s\", which the index does not expect there", f->path,
                                 f->tensors[k].name);
-            found++;
+            (void)json_object_del(map, f->tensors[k].name);
         }
     }
-    if (found == json_object_size(map)) return 0;
-    const char *tensor;
-    json_t *value;
-    json_object_foreach(map, tensor, value) {
-        bool there = false;
-        for (size_t i = first; !there && i < m->file_count; i++) there = file_has(&m->files[i], tensor);
-        if (!there)
-            return cli_fail(err, BW_E_MISMATCH,
-                            "\"%.160s\": the index names tensor \"%.128s\", which \"%.64s\" does not hold", folder,
-                            tensor, json_string_value(value));
+    void *left = json_object_iter(map);
+    if (left == NULL) return 0;
+    return cli_fail(err, BW_E_MISMATCH, "\"%.160s\": the index names tensor \"%.128s\", which \"%.64s\" does not hold",
+                    folder, json_object_iter_key(left), json_string_value(json_object_iter_value(left)));
+}
+
+/* The index, as JSON. */
+static int load_index(const char *path, json_t **ret, struct bw_error *err) {
+    struct cli_mapped map = {0};
+    json_error_t why;
+    int rc = cli_mapped_open(AT_FDCWD, path, true, &map, err);
+    if (rc == 0 && map.n > INDEX_MAX)
+        rc = cli_fail(err, BW_E_FORMAT, "\"%s\": expected at most %d bytes, found %zu", path, INDEX_MAX, map.n);
+    if (rc == 0) {
+        *ret = json_loadb((const char *)map.bytes, map.n, JSON_REJECT_DUPLICATES, &why);
+        if (*ret == NULL) rc = cli_fail(err, BW_E_FORMAT, "\"%s\": no JSON object: %.160s", path, why.text);
     }
-    return 0;
+    cli_mapped_close(&map);
+    return rc;
 }
 
 static int add_index(struct cli_import *m, const char *folder, const char *path, struct bw_error *err) {
-    json_error_t why;
     size_t first = m->file_count;
     const char *tensor;
-    json_t *value;
-    int rc = 0;
-    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &why);
-    if (root == NULL) return cli_fail(err, BW_E_FORMAT, "\"%s\": no JSON object: %.160s", path, why.text);
+    json_t *value, *root = NULL;
+    int rc = load_index(path, &root, err);
+    if (rc < 0) return rc;
     json_t *map = json_object_get(root, "weight_map");
     if (!json_is_object(map)) rc = cli_fail(err, BW_E_FORMAT, "\"%s\": expected an object \"weight_map\"", path);
     if (rc == 0) {
@@ -203,7 +204,7 @@ void cli_import_close(struct cli_import *m) {
     for (size_t i = 0; i < m->file_count; i++) cli_st_close(&m->files[i]);
     for (size_t i = 0; i < m->blob_count; i++) {
         free(m->blobs[i].name);
-        free(m->blobs[i].bytes);
+        cli_mapped_close(&m->blobs[i].map);
     }
     free(m->files);
     free(m->blobs);

@@ -148,17 +148,18 @@ const char *cli_bytes_or_dash(uint64_t bytes, char buf[CLI_TEXT_BYTES]) {
 
 const char *cli_age_text(int64_t unix_ms, int64_t now_unix_ms, char buf[CLI_TEXT_BYTES]) {
     static const struct {
-        int64_t seconds;
+        uint64_t seconds;
         const char *unit;
     } steps[] = {{86400, "d"}, {3600, "h"}, {60, "min"}, {1, "s"}};
     if (unix_ms == 0) {
         (void)snprintf(buf, CLI_TEXT_BYTES, "-");
         return buf;
     }
-    int64_t seconds = now_unix_ms > unix_ms ? (now_unix_ms - unix_ms) / 1000 : 0;
+    /* Without sign: the time may be any number, and two of them may lie further apart than a signed one reaches. */
+    uint64_t seconds = now_unix_ms > unix_ms ? ((uint64_t)now_unix_ms - (uint64_t)unix_ms) / 1000 : 0;
     size_t i = 0;
     while (i + 1 < sizeof steps / sizeof steps[0] && seconds < 2 * steps[i].seconds) i++;
-    (void)snprintf(buf, CLI_TEXT_BYTES, "%lld %s", (long long)(seconds / steps[i].seconds), steps[i].unit);
+    (void)snprintf(buf, CLI_TEXT_BYTES, "%llu %s", (unsigned long long)(seconds / steps[i].seconds), steps[i].unit);
     return buf;
 }
 

@@ -1,43 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading the header of a safetensors file: 8 bytes of length, JSON, and tensors without holes behind it. */
-#include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "cli/safetensors_file.h"
 
 #define HEADER_MAX UINT64_C(100000000) /* what other readers accept */
-
-static int map_file(struct cli_st_file *f, struct bw_error *err) {
-    struct stat st;
-    int rc = 0;
-    int fd = open(f->path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return cli_fail_errno(err, errno, "open \"%s\"", f->path);
-    if (fstat(fd, &st) != 0)
-        rc = cli_fail_errno(err, errno, "look at \"%s\"", f->path);
-    else if (!S_ISREG(st.st_mode))
-        rc = cli_fail(err, BW_E_FORMAT, "\"%s\": expected a file", f->path);
-    else if (st.st_size < 10)
-        rc = cli_fail(err, BW_E_FORMAT, "\"%s\" is no safetensors file: expected 10 bytes at least, found %lld",
-                      f->path, (long long)st.st_size);
-    if (rc == 0) {
-        void *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-        if (map == MAP_FAILED) {
-            rc = cli_fail_errno(err, errno, "map \"%s\"", f->path);
-        } else {
-            f->map = map;
-            f->map_bytes = (size_t)st.st_size;
-            (void)madvise(map, f->map_bytes, MADV_SEQUENTIAL);
-        }
-    }
-    (void)close(fd);
-    return rc;
-}
 
 static int bad_tensor(const struct cli_st_file *f, const char *name, const char *what, struct bw_error *err) {
     return cli_fail(err, BW_E_FORMAT, "\"%.160s\": tensor \"%.128s\": %s", f->path, name, what);
@@ -126,7 +96,7 @@ static int check_holes(struct cli_st_file *f, uint64_t data_bytes, struct bw_err
     for (size_t i = 0; i < f->count; i++) {
         if (f->tensors[i].begin != at)
             return bad_tensor(f, f->tensors[i].name, "its bytes leave a hole or overlap those before", err);
-        f->tensors[i].data = f->map + (f->map_bytes - data_bytes) + at;
+        f->tensors[i].data = f->map.bytes + (f->map.n - data_bytes) + at;
         at = f->tensors[i].end;
     }
     if (at == data_bytes) return 0;
@@ -158,31 +128,34 @@ static int parse_entries(struct cli_st_file *f, json_t *root, uint64_t data_byte
     return check_holes(f, data_bytes, err);
 }
 
-static int parse_header(struct cli_st_file *f, struct bw_error *err) {
+int cli_st_parse(struct cli_st_file *f, struct bw_error *err) {
     uint64_t n = 0;
     json_error_t why;
-    for (size_t i = 0; i < 8; i++) n |= (uint64_t)f->map[i] << (8 * i);
-    if (n > HEADER_MAX || n > f->map_bytes - 8)
+    if (f->map.n < 10)
+        return cli_fail(err, BW_E_FORMAT, "\"%s\" is no safetensors file: expected 10 bytes at least, found %zu",
+                        f->path, f->map.n);
+    for (size_t i = 0; i < 8; i++) n |= (uint64_t)f->map.bytes[i] << (8 * i);
+    if (n > HEADER_MAX || n > f->map.n - 8)
         return cli_fail(
             err, BW_E_FORMAT,
             "\"%s\" is no safetensors file: expected a header of at most %llu bytes, found a length of %llu", f->path,
-            (unsigned long long)(f->map_bytes - 8 < HEADER_MAX ? f->map_bytes - 8 : HEADER_MAX), (unsigned long long)n);
-    if (f->map[8] != '{')
+            (unsigned long long)(f->map.n - 8 < HEADER_MAX ? f->map.n - 8 : HEADER_MAX), (unsigned long long)n);
+    if (f->map.bytes[8] != '{')
         return cli_fail(err, BW_E_FORMAT, "\"%s\" is no safetensors file: expected the header to begin with {",
                         f->path);
-    json_t *root = json_loadb((const char *)f->map + 8, (size_t)n, JSON_REJECT_DUPLICATES, &why);
+    json_t *root = json_loadb((const char *)f->map.bytes + 8, (size_t)n, JSON_REJECT_DUPLICATES, &why);
     if (root == NULL)
         return cli_fail(err, BW_E_FORMAT, "\"%s\" is no safetensors file: its header is no JSON object: %.160s",
                         f->path, why.text);
-    int rc = parse_entries(f, root, f->map_bytes - 8 - n, err);
+    int rc = parse_entries(f, root, f->map.n - 8 - n, err);
     json_decref(root);
     return rc;
 }
 
 int cli_st_open(const char *path, struct cli_st_file *ret, struct bw_error *err) {
     struct cli_st_file f = {.path = cli_strdup(path)};
-    int rc = map_file(&f, err);
-    if (rc == 0) rc = parse_header(&f, err);
+    int rc = cli_mapped_open(AT_FDCWD, path, true, &f.map, err);
+    if (rc == 0) rc = cli_st_parse(&f, err);
     if (rc == 0)
         *ret = f;
     else
@@ -195,6 +168,6 @@ void cli_st_close(struct cli_st_file *f) {
     free(f->tensors);
     free(f->metadata);
     free(f->path);
-    if (f->map != NULL) (void)munmap((void *)(uintptr_t)f->map, f->map_bytes);
+    cli_mapped_close(&f->map);
     *f = (struct cli_st_file){0};
 }

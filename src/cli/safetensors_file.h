@@ -5,7 +5,7 @@
 
 #include <breakwater/tensor.h>
 
-#include "cli/out.h"
+#include "cli/mapped.h"
 
 struct cli_st_tensor {
     char *name;
@@ -18,8 +18,7 @@ struct cli_st_tensor {
 
 struct cli_st_file {
     char *path;
-    const unsigned char *map;
-    size_t map_bytes;
+    struct cli_mapped map;
     struct cli_st_tensor *tensors; /* in the order of their bytes */
     size_t count;
     char *metadata; /* "__metadata__" as JSON text, or NULL */
@@ -27,6 +26,8 @@ struct cli_st_file {
 
 /* Refuses what breaks the rules of the format: BW_E_FORMAT, and BW_E_UNSUPPORTED for a dtype that is not known. */
 int cli_st_open(const char *path, struct cli_st_file *ret, struct bw_error *err);
+/* The second half of it: reads the header. `path` and `map` are set. */
+int cli_st_parse(struct cli_st_file *file, struct bw_error *err);
 void cli_st_close(struct cli_st_file *file);
 
 #endif

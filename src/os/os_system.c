@@ -173,6 +173,15 @@ static int system_reserve(struct bwi_os *os, int fd, uint64_t bytes) {
     return bwi_os_result(rc);
 }
 
+/* A time that does not fit is one that anybody may give a file: the nearest that does. */
+static int64_t whole_ms(const struct timespec *t) {
+    int64_t ms;
+    if (__builtin_mul_overflow((int64_t)t->tv_sec, INT64_C(1000), &ms) ||
+        __builtin_add_overflow(ms, t->tv_nsec / 1000000, &ms))
+        return t->tv_sec < 0 ? INT64_MIN : INT64_MAX;
+    return ms;
+}
+
 static void fill_stat(const struct stat *st, struct bwi_os_stat *ret) {
     *ret = (struct bwi_os_stat){
         .type = bwi_os_type_of(st->st_mode),
@@ -180,7 +189,7 @@ static void fill_stat(const struct stat *st, struct bwi_os_stat *ret) {
         .nlink = st->st_nlink,
         .device = st->st_dev,
         .inode = st->st_ino,
-        .mtime_ms = (int64_t)st->st_mtim.tv_sec * 1000 + st->st_mtim.tv_nsec / 1000000,
+        .mtime_ms = whole_ms(&st->st_mtim),
         .alloc_bytes = (uint64_t)st->st_blocks * 512,
     };
 }

@@ -136,6 +136,11 @@ static void sizes_and_ages_are_short(void **state) {
     assert_string_equal(cli_age_text(1000, 1000 + 2 * 3600000, text), "2 h");
     assert_string_equal(cli_age_text(1000, 1000 + 48 * 3600000LL, text), "2 d");
     assert_string_equal(cli_time_text(1764000000000, text), "2025-11-24 16:00:00");
+    /* Times that somebody made up. */
+    assert_string_equal(cli_age_text(INT64_MIN, INT64_MAX, text), "213503982334 d");
+    assert_string_equal(cli_age_text(INT64_MAX, INT64_MIN, text), "0 s");
+    assert_string_equal(cli_time_text(INT64_MAX, text), "292278994-08-17 07:12:55");
+    assert_string_equal(cli_time_text(INT64_MIN, text), "-292275055-05-16 16:47:05");
 }
 
 static void encoded(const char *name, const char *want) {

@@ -548,6 +548,8 @@ static void retention_keeps_what_any_rule_keeps(void **state) {
     n = bwi_policy_retention(&l.head, &r, 0, 1010, ids);
     assert_int_equal(n, 6);
     assert_int_equal(bwi_policy_retention(&l.head, &r, 0, 1, ids), 0); /* a clock set back makes everything young */
+    l.head.live[0].time_ms = INT64_MIN; /* further back than a signed difference reaches: old */
+    assert_int_equal(bwi_policy_retention(&l.head, &r, 0, INT64_MAX, ids), 7);
     r = (struct bw_retention){.keep_last = 1};
     assert_int_equal(bwi_policy_retention(&l.head, &r, 3, 1000000, ids),
                      6); /* never fewer than those in flight plus one */
