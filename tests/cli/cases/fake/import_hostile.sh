@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What is no file is not waited for, whatever its size says is not allocated, and no link of a folder of blobs is followed.
+# What is no file is not waited for, what its size says is not allocated, and no link among blobs is followed.
 exec 2>&1
 export BREAKWATER_REMOTE=file:///x
 try() { timeout 20 breakwater import --run new --step 5 --allow-node-local "$@"; echo "exit $?"; }
