@@ -212,6 +212,13 @@ void disk_each(const struct disk *d, disk_look look, void *user) {
     each(d->root, "", look, user);
 }
 
+const uint8_t *disk_peek(const struct disk *d, const char *path, size_t *ret_bytes) {
+    struct disk_inode *i = NULL;
+    if (disk_walk(d->root, path, &i) != 0 || i->type != BWI_OS_FILE) return NULL;
+    *ret_bytes = i->now.len;
+    return i->now.ptr != NULL ? i->now.ptr : (const uint8_t *)"";
+}
+
 uint64_t disk_used_bytes(const struct disk *d) {
     uint64_t bytes = 0;
     for (const struct disk_inode *i = d->all; i != NULL; i = i->next)

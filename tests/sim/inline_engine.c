@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The transfer engine without threads, to be linked in place of src/io/engine.c: what was submitted is done when the
- * loop asks for what has finished, one request a time, on the loop's own thread. So whole systems on simulated disks
- * run in one thread and follow from a seed. */
-#include "io/engine.h"
+/* See inline_engine.h. The requests that wait are a list in the order of submission; there are never many. */
+#include "inline_engine.h"
 
 #include "base/error.h"
 #include "base/vec.h"
 #include <assert.h>
 #include <errno.h>
 
+#define WAITING_MAX 512u
+
 struct bwi_io {
     struct bwi_os *os;
-    struct bwi_io_req *head, *tail;
+    struct bwi_env *env; /* NULL: nothing takes time */
+    uint64_t max_ns;
+    struct waiting {
+        struct bwi_io_req *req;
+        uint64_t due_ns;
+    } waiting[WAITING_MAX];
     unsigned in_flight;
 };
 
@@ -28,14 +33,28 @@ void bwi_io_close(struct bwi_io *io) {
     bwi_free(io);
 }
 
+void inline_engine_delay(struct bwi_io *io, struct bwi_env *env, uint64_t max_ns) {
+    io->env = env;
+    io->max_ns = max_ns;
+}
+
 void bwi_io_submit(struct bwi_io *io, struct bwi_io_req *req) {
-    req->next = NULL;
-    if (io->tail)
-        io->tail->next = req;
-    else
-        io->head = req;
-    io->tail = req;
-    io->in_flight++;
+    uint64_t due_ns = 0;
+    assert(io->in_flight < WAITING_MAX);
+    if (io->env) due_ns = io->env->now_ns(io->env) + io->env->random_u64(io->env) % (io->max_ns + 1);
+    io->waiting[io->in_flight++] = (struct waiting){req, due_ns};
+}
+
+/* Of those that are due at the same time the first one. */
+static unsigned earliest(const struct bwi_io *io) {
+    unsigned at = 0;
+    for (unsigned i = 1; i < io->in_flight; i++)
+        if (io->waiting[i].due_ns < io->waiting[at].due_ns) at = i;
+    return at;
+}
+
+uint64_t inline_engine_next_ns(const struct bwi_io *io) {
+    return io->in_flight > 0 ? io->waiting[earliest(io)].due_ns : BWI_NEVER;
 }
 
 static int64_t read_all(struct bwi_os *os, const struct bwi_io_req *req) {
@@ -60,14 +79,13 @@ static void execute(struct bwi_io *io, struct bwi_io_req *req) {
 }
 
 unsigned bwi_io_reap(struct bwi_io *io, uint64_t deadline_ns) {
-    struct bwi_io_req *req = io->head;
-    (void)deadline_ns; /* nothing finishes later by itself */
-    if (!req) return 0;
-    io->head = req->next;
-    if (!io->head) io->tail = NULL;
-    req->next = NULL;
-    execute(io, req);
+    const unsigned at = earliest(io);
+    (void)deadline_ns; /* nothing finishes by itself while somebody waits for it */
+    if (io->in_flight == 0 || (io->env && io->waiting[at].due_ns > io->env->now_ns(io->env))) return 0;
+    struct bwi_io_req *req = io->waiting[at].req;
     io->in_flight--;
+    for (unsigned i = at; i < io->in_flight; i++) io->waiting[i] = io->waiting[i + 1];
+    execute(io, req);
     req->done(req);
     return 1;
 }

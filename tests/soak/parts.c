@@ -51,6 +51,10 @@ static void draw_stop(struct system *s, struct part *p) {
 
 static void open_tier(struct system *s, struct part *p, enum bwi_tier tier, struct bwi_bucket *b) {
     struct bw_error err = BW_ERROR_INIT;
+    if (s->hooks != NULL) {
+        s->hooks->open_tier(s, p, tier);
+        return;
+    }
     assert_ok(unruly_open(s->net, b, p->loop, bwi_tier_name(tier), &p->ctx.tier[tier], &err), &err);
     unruly_stop_at(p->ctx.tier[tier], &p->stop);
 }
@@ -62,13 +66,14 @@ struct part *part_new(struct system *s, unsigned node, const char *what) {
     if (i == PARTS_MAX) return NULL;
     struct part *p = &s->parts[i];
     *p = (struct part){.used = true, .node = node, .number = i, .what = what, .wake_ns = BWI_NEVER};
-    assert_ok(bwi_loop_open(&s->env.env, NULL, &p->loop, &err), &err);
+    if (s->hooks != NULL) p->io = s->hooks->open_io(s, p);
+    assert_ok(bwi_loop_open(&s->env.env, p->io, &p->loop, &err), &err);
     bwi_loop_set_picker(p->loop, pick, s);
     p->arena = take_arena(s);
     bwi_context_init(&p->ctx, p->loop);
     p->ctx.arena = p->arena;
     bwi_format(p->ctx.run, sizeof p->ctx.run, "%s", s->oracle.run);
-    draw_stop(s, p);
+    if (s->hooks == NULL) draw_stop(s, p);
     open_tier(s, p, BWI_TIER_REMOTE, s->remote);
     if (!s->single_tier) open_tier(s, p, BWI_TIER_LOCAL, s->local[node]);
     return p;
@@ -79,7 +84,8 @@ void part_kill(struct system *s, struct part *p) {
     system_tell(s, p, "dies");
     p->dead = true;
     p->frozen_until = 0;
-    for (int t = 0; t < BWI_TIERS; t++)
+    if (s->hooks != NULL) s->hooks->died(s, p);
+    for (int t = 0; t < BWI_TIERS && s->hooks == NULL; t++)
         if (p->ctx.tier[t] != NULL) unruly_died(p->ctx.tier[t]);
 }
 
@@ -89,6 +95,8 @@ void part_free(struct system *s, struct part *p) {
     assert_int_equal(bwi_arena_used(p->arena), 0);
     s->arenas[s->arena_count++] = p->arena;
     bwi_loop_close(p->loop);
+    bwi_io_close(p->io);
+    if (s->hooks != NULL) s->hooks->freed(s, p);
     p->used = false;
 }
 
@@ -140,6 +148,7 @@ uint64_t parts_next_ns(const struct system *s) {
         if (!p->used) continue;
         uint64_t at = bwi_loop_next_ns(p->loop);
         if (p->wake_ns < at) at = p->wake_ns;
+        if (s->hooks != NULL && s->hooks->next_ns(p) < at) at = s->hooks->next_ns(p);
         if (p->frozen_until > s->env.now) at = p->frozen_until;
         if (at < next) next = at;
     }

@@ -96,6 +96,7 @@ static void open_run(struct run *x, struct soak_run *r, struct pool *pool) {
     bwi_env_virtual_init(&s->env, r->seed);
     s->rng = r->seed ^ UINT64_C(0x5eed);
     s->talk = r->alone;
+    s->nodes = NODES_MAX;
     s->net = unruly_net_new(&s->env, r->seed + 1, look, s);
     assert_int_equal(bwi_bucket_new(&s->env.env, &s->remote), 0);
     for (unsigned i = 0; i < NODES_MAX; i++) assert_int_equal(bwi_bucket_new(&s->env.env, &s->local[i]), 0);

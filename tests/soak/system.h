@@ -32,12 +32,26 @@ void state_fill(struct state *s, const struct bwi_id *id, uint32_t rank); /* the
 struct system;
 struct part;
 
+/* Stores that are not the net's, and what their soak wants to hear. Without them all is unruly. */
+struct system_hooks {
+    struct bwi_io *(*open_io)(struct system *s, struct part *p);
+    void (*open_tier)(struct system *s, struct part *p, enum bwi_tier tier);
+    uint64_t (*next_ns)(const struct part *p); /* when its engine has something for it */
+    struct bwi_uuid (*identity)(struct system *s, enum bwi_tier tier, unsigned node); /* of a store, all 0: none yet */
+    void (*died)(struct system *s, struct part *p);
+    void (*freed)(struct system *s, struct part *p);
+    void (*opened)(struct system *s, struct part *p, const struct bwi_session *x);
+    /* level: BW_LEVEL_NONE at the end of a save, which is committed where the status is 0 */
+    void (*told)(struct system *s, struct part *p, const struct bwi_save *v, enum bw_level level, int status);
+};
+
 /* One who takes part: a rank or a tool. */
 struct part {
     bool used, dead, gone; /* gone: it has ended and was freed */
     unsigned node, number;
     const char *what;
     uint64_t frozen_until; /* 0: it runs */
+    struct bwi_io *io;     /* NULL: what is in memory needs none */
     struct bwi_loop *loop;
     struct bwi_arena *arena;
     struct bwi_context ctx;
@@ -61,6 +75,8 @@ struct launch_plan {
 
 struct system {
     struct bwi_env_virtual env;
+    const struct system_hooks *hooks; /* NULL: memory, through the net */
+    unsigned nodes;                   /* that ranks are on */
     struct unruly_net *net;
     struct oracle oracle;
     struct bwi_bucket *remote, *local[NODES_MAX], *lost[NODES_MAX];
@@ -69,7 +85,9 @@ struct system {
     unsigned launch_count;
     uint64_t rng;
     bool single_tier, quiet;
-    bool talk; /* tell what happens */
+    bool retires; /* somebody retires checkpoints on demand */
+    bool patient; /* nobody cancels a save, or leaves a step out */
+    bool talk;    /* tell what happens */
     uint64_t quota, capacity;
     struct bw_retention retention;
     struct bwi_arena **arenas; /* a pool that outlives the run */
@@ -98,7 +116,16 @@ struct part *trainer_new(struct system *s, const struct launch_plan *l, uint32_t
 const struct launch_plan *trainer_plan(const struct part *p); /* NULL: it is a tool */
 
 /* tool.c */
-enum tool_kind { TOOL_SWEEP_REMOTE, TOOL_SWEEP_LOCAL, TOOL_RETIRE, TOOL_READ, TOOL_DRAIN, TOOL_COMMIT, TOOLS };
+enum tool_kind {
+    TOOL_SWEEP_REMOTE,
+    TOOL_SWEEP_LOCAL,
+    TOOL_RETIRE,
+    TOOL_READ,
+    TOOL_DRAIN,
+    TOOL_COMMIT,
+    TOOLS,
+    TOOL_VERIFY
+};
 struct part *tool_new(struct system *s, enum tool_kind kind, unsigned node, uint64_t grace_ms);
 
 /* restored.c */

@@ -19,6 +19,8 @@ struct tool {
     struct bwi_drain drain;
     struct bwi_commit commit;
     struct compare *compare;
+    struct bwi_verify verify;
+    struct bwi_findings findings;
     struct bwi_task *task; /* that runs */
     size_t at;
     uint64_t until_ns;
@@ -89,6 +91,34 @@ static bool start_commit(struct system *s, struct part *p, struct tool *t) {
     return true;
 }
 
+/* --- verify ---- */
+
+static void check_findings(struct system *s, const struct tool *t) {
+    for (size_t i = 0; i < t->findings.count; i++) {
+        const struct bw_finding *f = &t->findings.list[i];
+        if (f->severity > 1 && !s->oracle.damaged)
+            violated(s, "verify found damage that nobody did: %s %s: %s", f->id, f->object, f->message);
+    }
+}
+
+/* One live checkpoint after the other, on both tiers. */
+static bool start_verify(struct part *p, struct tool *t) {
+    const struct bwi_entry *e = &t->head.entry;
+    if (t->verify.ctx != NULL) bwi_verify_fini(&t->verify);
+    t->verify.ctx = NULL;
+    if (!t->head.found || t->at == e->live_count) return false;
+    const struct bwi_kept *k = &e->live[t->at++];
+    t->verify = (struct bwi_verify){.ctx = &p->ctx,
+                                    .id = k->id,
+                                    .committed = true,
+                                    .manifest = k->manifest,
+                                    .tiers = {p->ctx.tier[0] != NULL, p->ctx.tier[1] != NULL},
+                                    .findings = &t->findings};
+    bwi_verify_start(&t->verify, p->loop, NULL);
+    t->task = &t->verify.task;
+    return true;
+}
+
 /* --- all of them ---- */
 
 static void start(struct system *s, struct part *p, struct tool *t) {
@@ -104,6 +134,7 @@ static void start(struct system *s, struct part *p, struct tool *t) {
     case TOOL_READ:
     case TOOL_DRAIN:
     case TOOL_COMMIT:
+    case TOOL_VERIFY:
     case TOOLS: start_head(p, t); break;
     }
 }
@@ -113,6 +144,7 @@ static bool go_on(struct system *s, struct part *p, struct tool *t) {
     if (p->dead) return false;
     t->stage++;
     if (t->kind == TOOL_READ) return t->stage == 1 && start_reading(s, p, t);
+    if (t->kind == TOOL_VERIFY) return start_verify(p, t);
     if (t->kind == TOOL_COMMIT) return t->stage == 1 && start_commit(s, p, t);
     if (t->kind != TOOL_DRAIN) return false;
     if (t->stage > 1) return start_drain(p, t);
@@ -145,6 +177,7 @@ static bool turn(struct system *s, struct part *p) {
         return false;
     }
     if (t->task->error.status != 0) system_tell(s, p, "ended: %s", t->task->error.message);
+    check_findings(s, t);
     if (!go_on(s, p, t)) p->gone = bwi_loop_tasks(p->loop) == 0;
     return true;
 }
@@ -155,23 +188,26 @@ static void end(struct system *s, struct part *p) {
     if (t->kind == TOOL_RETIRE) bwi_decide_fini(&t->decide);
     if (t->commit.ctx != NULL) bwi_commit_fini(&t->commit);
     if (t->holds.ctx != NULL) bwi_holds_fini(&t->holds);
+    if (t->verify.ctx != NULL) bwi_verify_fini(&t->verify);
+    bwi_findings_fini(&t->findings);
     bwi_head_fini(&t->head);
     bwi_free(t);
     p->tool = NULL;
 }
 
 /* Who the stores are, as opening them would have told. */
-static void know_store(struct part *p, enum bwi_tier tier, const struct bwi_bucket *b) {
+static void know_store(struct system *s, struct part *p, enum bwi_tier tier, const struct bwi_bucket *b) {
     struct bwi_store_id id;
     struct bwi_span bytes;
     struct bw_error err = BW_ERROR_INIT;
+    if (s->hooks != NULL) p->ctx.store_id[tier] = s->hooks->identity(s, tier, p->node);
     if (b != NULL && bwi_bucket_get(b, "store.json", &bytes) && bwi_store_id_decode(bytes, &id, &err) == 0)
         p->ctx.store_id[tier] = id.id;
 }
 
 struct part *tool_new(struct system *s, enum tool_kind kind, unsigned node, uint64_t grace_ms) {
     static const char *const names[] = {
-        "sweep of the authority", "sweep of a node", "retire", "reader", "drain", "commit", "?"};
+        "sweep of the authority", "sweep of a node", "retire", "reader", "drain", "commit", "?", "verify"};
     if (s->single_tier && (kind == TOOL_SWEEP_LOCAL || kind == TOOL_DRAIN)) return NULL;
     struct part *p = part_new(s, node, names[kind]);
     if (p == NULL) return NULL;
@@ -179,8 +215,8 @@ struct part *tool_new(struct system *s, enum tool_kind kind, unsigned node, uint
     assert_non_null(p->tool);
     p->tool->kind = kind;
     p->ctx.grace_ms = grace_ms;
-    know_store(p, BWI_TIER_REMOTE, s->remote);
-    know_store(p, BWI_TIER_LOCAL, s->local[node]);
+    know_store(s, p, BWI_TIER_REMOTE, s->remote);
+    know_store(s, p, BWI_TIER_LOCAL, s->local[node]);
     p->turn = turn;
     p->end = end;
     system_tell(s, p, "starts");

@@ -36,7 +36,7 @@ struct trainer {
     bool member, over;
     struct held_save saves[SAVES_MAX];
     struct system *system;
-    const struct part *part;
+    struct part *part;
 };
 
 static void enter(struct system *s, struct trainer *t, enum phase phase) {
@@ -103,8 +103,17 @@ static bool begin_save(struct system *s, struct part *p, struct trainer *t) {
     /* A blob is copied when it is described. */
     system_tell(s, p, "saves step %" PRIu64 ".%u", h->save->id.step, h->save->id.tri);
     h->cancel_ns = BWI_NEVER;
-    if (!t->plan->final && system_chance(s, 5)) h->cancel_ns = s->env.now + system_random(s, 2000) * BWI_NS_PER_MS;
+    if (!t->plan->final && !s->patient && system_chance(s, 5))
+        h->cancel_ns = s->env.now + system_random(s, 2000) * BWI_NS_PER_MS;
     return true;
+}
+
+/* Somebody learns what has become of a save. */
+static void tell(struct system *s, struct part *p, const struct bwi_save *v, enum bw_level level, int status) {
+    if (s->hooks != NULL)
+        s->hooks->told(s, p, v, level, status);
+    else if (level == BW_LEVEL_NONE || level >= BW_COMMITTED)
+        oracle_told(&s->oracle, &v->id, status);
 }
 
 static bool tend_save(struct system *s, struct part *p, struct trainer *t, struct held_save *h) {
@@ -128,7 +137,7 @@ static bool tend_save(struct system *s, struct part *p, struct trainer *t, struc
                                      : "left");
     if (v->committed && v->id.step > t->committed) t->committed = v->id.step;
     if (!p->dead && (v->committed || v->error.status != 0))
-        oracle_told(&s->oracle, &v->id, v->committed ? 0 : v->error.status);
+        tell(s, p, v, BW_LEVEL_NONE, v->committed ? 0 : v->error.status);
     s->committed += v->committed;
     bwi_session_release(v);
     bwi_free(h->memory);
@@ -146,9 +155,10 @@ static unsigned held(const struct trainer *t) {
 static void on_event(void *user, const struct bw_event *e) {
     struct trainer *t = user;
     if (e->type == BW_EVENT_ATTEMPT) t->over = true;
-    if (e->type != BW_EVENT_LEVEL || e->level != BW_COMMITTED || t->part->dead) return;
+    if (e->type != BW_EVENT_LEVEL || t->part->dead) return;
     for (const struct bwi_save *v = t->session->saves; v != NULL; v = v->next)
-        if (v->step == e->step && v->level >= BW_COMMITTED) oracle_told(&t->system->oracle, &v->id, 0);
+        if (v->step == e->step && v->level >= (enum bw_level)e->level)
+            tell(t->system, t->part, v, (enum bw_level)e->level, 0);
 }
 
 /* --- phases ---- */
@@ -178,6 +188,7 @@ static bool has_opened(struct system *s, struct part *p, struct trainer *t) {
     t->last_step = (m->from_checkpoint ? m->id.step : 0) + t->plan->steps;
     system_tell(s, p, "attempt %u of launch %s resumes from step %" PRId64 " (%s)", t->session->attempt,
                 t->plan->launch, (int64_t)t->resumed, m->reason);
+    if (s->hooks != NULL && !p->dead) s->hooks->opened(s, p, t->session);
     if (m->from_checkpoint && (t->plan->final || system_chance(s, 60))) {
         const struct bwi_restore_target target = target_of(m);
         t->compare = compare_new(s, p, &target);
@@ -213,7 +224,8 @@ static bool train(struct system *s, struct part *p, struct trainer *t) {
         p->wake_ns = s->env.now + BWI_NS_PER_S;
         return false;
     }
-    t->next_step += !t->plan->final && system_chance(s, 5) ? 2 : 1; /* a step that this rank leaves out */
+    t->next_step +=
+        !t->plan->final && !s->patient && system_chance(s, 5) ? 2 : 1; /* a step that this rank leaves out */
     t->think_until = s->env.now + system_random(s, system_chance(s, 70) ? 50 : 8000) * BWI_NS_PER_MS;
     return true;
 }
@@ -321,7 +333,7 @@ static struct bwi_session_config config_of(const struct system *s, const struct 
 
 struct part *trainer_new(struct system *s, const struct launch_plan *l, uint32_t rank) {
     struct bw_error err = BW_ERROR_INIT;
-    struct part *p = part_new(s, rank % NODES_MAX, "rank");
+    struct part *p = part_new(s, rank % s->nodes, "rank");
     if (p == NULL) return NULL;
     struct trainer *t = bwi_calloc(1, sizeof *t);
     assert_non_null(t);
