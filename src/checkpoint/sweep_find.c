@@ -140,10 +140,7 @@ static enum bwi_step read_data(struct bwi_sweep *s) {
     struct bwi_sweep_work *w = s->w;
     const int rc = bwi_window_run(&w->window, w->calls[1].op.names.len, &ops, s, &s->task.error);
     if (rc == 0) return BWI_STEP_WAIT;
-    if (rc < 0) return bwi_sweep_go(s, BWI_SWEEP_END);
-    bool any = false;
-    for (size_t i = 0; i < w->count; i++) any = any || w->list[i].dead;
-    return bwi_sweep_go(s, any && s->ctx->grace_ms > 0 ? BWI_SWEEP_LOG : BWI_SWEEP_NEXT);
+    return bwi_sweep_go(s, rc < 0 ? BWI_SWEEP_END : BWI_SWEEP_LOG);
 }
 
 /* ---- since when: the log, from its end back to the first entry that is older than the grace ---- */
@@ -157,7 +154,16 @@ static int64_t cutoff_of(const struct bwi_sweep *s) {
     return cutoff;
 }
 
+/* Whether it matters since when anything is dead. */
+static bool needs_times(const struct bwi_sweep *s) {
+    bool any = false;
+    for (size_t i = 0; i < s->w->count; i++) any = any || s->w->list[i].dead;
+    return any && s->ctx->grace_ms > 0;
+}
+
+/* The authority's sweep lists it in any case: nobody else takes old temporaries away there. */
 static enum bwi_step list_log(struct bwi_sweep *s) {
+    if (s->tier != BWI_TIER_REMOTE && !needs_times(s)) return bwi_sweep_go(s, BWI_SWEEP_NEXT);
     const struct bwi_key history = bwi_key_history(s->ctx->run);
     s->w->cutoff_ms = cutoff_of(s);
     bwi_call_prepare(&s->w->calls[0], BWI_STORE_LIST, history.s);
@@ -170,6 +176,7 @@ static enum bwi_step log_listed(struct bwi_sweep *s) {
     struct bwi_sweep_work *w = s->w;
     const struct bwi_store_op *op = &w->calls[0].op;
     if (op->error.status < 0) return bwi_sweep_fail(s, &op->error);
+    if (!needs_times(s)) return bwi_sweep_go(s, BWI_SWEEP_NEXT);
     w->log_count = op->names.len;
     w->log = bwi_calloc(w->log_count + 1, sizeof *w->log);
     if (w->log == NULL) {

@@ -608,6 +608,28 @@ static void it_works_on_directories(void **state) {
     job_close(&j);
 }
 
+static void old_temporaries_in_the_log_go_also_when_nothing_is_dead_and_without_a_grace(void **state) {
+    (void)state;
+    for (unsigned dead = 0; dead < 2; dead++) {
+        struct job j = {0};
+        char left[512];
+        world_open_dirs(&j.w, bwi_os_system(), MIB);
+        job_fill(&j, FAR);
+        if (dead) j.w.ctx.grace_ms = 0;
+        struct bwi_sweep s = sweep_of(&j, FAR);
+        if (!dead) sweep_ok(&j, &s);
+        leave_temporary(&j, left);
+        s = sweep_of(&j, NEAR);
+        sweep_ok(&j, &s);
+        assert_int_equal(access(left, F_OK), 0); /* of no concern to a local tier */
+        s = sweep_of(&j, FAR);
+        sweep_ok(&j, &s);
+        assert_int_equal(s.checkpoints, dead ? 3 : 0);
+        assert_int_equal(access(left, F_OK), -1);
+        job_close(&j);
+    }
+}
+
 /* ---- since when ---- */
 
 static void dead_since_is_the_time_of_the_first_entry_that_says_so(void **state) {
@@ -664,6 +686,7 @@ int main(void) {
         cmocka_unit_test(cancelled_at_any_moment_it_ends),
         cmocka_unit_test(without_memory_it_fails_and_leaves_a_sound_tier),
         cmocka_unit_test(it_works_on_directories),
+        cmocka_unit_test(old_temporaries_in_the_log_go_also_when_nothing_is_dead_and_without_a_grace),
         cmocka_unit_test(dead_since_is_the_time_of_the_first_entry_that_says_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
