@@ -81,6 +81,7 @@ struct bwi_save {
     bool complete;   /* its summary is in the first tier */
     bool left;       /* given up by close, but complete: left for the next launch */
     bool far_maybe;  /* a drain has sent its summary to the authority */
+    bool copy_lost;  /* the drain found the local copy damaged or gone: if it is dead it may be swept away */
     bool told_pending, cleaned;
     char missing[128]; /* PENDING: whose word it was still waiting for at the last look: "rank 3"; "": not known */
     struct bwi_id busy[BWI_SAVES_MAX];

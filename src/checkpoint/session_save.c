@@ -313,6 +313,7 @@ static enum bwi_step drained(struct bwi_save *v) {
     bwi_error_stage(e, BW_STAGE_DRAIN);
     bool hopeless =
         e->status == BW_E_CORRUPT || e->status == BW_E_NOTFOUND || e->status == BW_E_FORMAT || e->status == BW_E_EXISTS;
+    v->copy_lost = e->status == BW_E_CORRUPT || e->status == BW_E_NOTFOUND;
     if (hopeless) return fail(v, e);
     /* While a whole local copy exists a drain is tried again; who waits is told by its deadline, who listens by this
      * note. */
@@ -479,10 +480,12 @@ void bwi_save_outcome(struct bwi_save *v, bool committed, int status, const char
     if (committed) {
         bw_error_clear(&v->error);
         bwi_session_level(v, BW_COMMITTED);
-    } else if (v->error.status == 0 || status == BW_E_UNKNOWN) {
+    } else if (v->error.status == 0 || status == BW_E_UNKNOWN || v->copy_lost) {
+        const struct bw_error first = v->error;
         bw_error_clear(&v->error);
-        bwi_error_set(&v->error, status, "step %llu %s: %s", (unsigned long long)v->step,
-                      status == BW_E_UNKNOWN ? "may have been committed or not" : "was not committed", why);
+        bwi_error_set(&v->error, status, "step %llu %s: %s%s%.200s", (unsigned long long)v->step,
+                      status == BW_E_UNKNOWN ? "may have been committed or not" : "was not committed", why,
+                      v->copy_lost ? "; before that: " : "", v->copy_lost ? first.message : "");
     }
     /* A save that is being described is not stopped under its caller's hands: its start fails. */
     if (v->state == BWI_SAVE_BEGUN) return;

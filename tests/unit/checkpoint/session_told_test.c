@@ -266,6 +266,36 @@ static void a_cancelled_save_that_others_aborted_stays_cancelled(void **unused) 
     cluster_fini(&c);
 }
 
+static int abort_id(void *user, const struct bwi_actor *a, struct bwi_entry *ret, struct bw_error *err) {
+    return bwi_policy_abort(a, user, "others gave it up", ret, err);
+}
+
+/* A sweep may take what is dead while it is being drained: that is no damage, and the history says what it was. */
+static void a_copy_that_is_gone_because_the_save_is_dead_is_told_as_the_abort(void **unused) {
+    (void)unused;
+    for (unsigned dead = 0; dead < 2; dead++) {
+        struct cluster c;
+        struct bwi_save *v[2];
+        cluster_init(&c, 80);
+        open_all(&c, 0, &(struct launch){.launch = "a", .world = 2});
+        bwi_bucket_model(c.remote)->latency_ns = BWI_NS_PER_S;
+        save_all(&c, 0, 2, 10, v);
+        wait_level(&c, v[0], BW_LOCAL);
+        assert_true(bwi_bucket_remove(c.local[0], bwi_key_content("run", false, &v[0]->id, 0).s));
+        assert_true(cluster_run(&c, tells, v[0], 60000));
+        assert_int_equal(v[0]->error.status, BW_E_CORRUPT);
+        cluster_kill(&c, 0);
+        if (dead) decide_as(&c, 1, abort_id, &v[0]->id);
+        c.ranks[0].stopped = false;
+        wait_ended(&c, v[0]);
+        assert_int_equal(v[0]->error.status, dead ? BW_E_ABORTED : BW_E_CORRUPT);
+        assert_non_null(strstr(v[0]->error.message, "/content\": the summary names it, and it is missing"));
+        assert_true(!dead ||
+                    strstr(v[0]->error.message, "step 10 was not committed: others gave it up; before that: "));
+        cluster_fini(&c);
+    }
+}
+
 static bool entry_is_there(struct cluster *c, void *user) {
     return is_there(c->remote, bwi_key_entry("run", 1, *(uint64_t *)user));
 }
@@ -691,6 +721,7 @@ int main(void) {
         cmocka_unit_test(a_cancelled_save_that_others_committed_is_told_so),
         cmocka_unit_test(an_entry_that_may_not_be_durable_is_not_reported),
         cmocka_unit_test(a_cancelled_save_that_others_aborted_stays_cancelled),
+        cmocka_unit_test(a_copy_that_is_gone_because_the_save_is_dead_is_told_as_the_abort),
         cmocka_unit_test(what_the_history_said_is_never_taken_back),
         cmocka_unit_test(damage_behind_what_is_known_ends_no_attempt),
         cmocka_unit_test(a_later_step_does_not_overtake_a_complete_one),
