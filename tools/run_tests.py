@@ -5,8 +5,9 @@
     tools/run_tests.py [--list] BUILD[:KIND] ... [-- NAME ...]
 
 KIND is plain, clang, asan or tsan. NAME is a test, a suite, or a pattern such as "history*". Sanitizer builds leave
-out what would only run again (suites structure, headers, docs, install, model) and what is too big for them (large). A
-build that fails counts as one failed test. The last line is "N passed, N failed".
+out what would only run again (suites structure, headers, docs, install, model) and what is too big for them (large);
+the one for threads leaves out what is about processes or single threads (no-tsan). A build that fails counts as one
+failed test. The last line is "N passed, N failed".
 """
 
 import dataclasses
@@ -47,7 +48,8 @@ def tests_of(build, kind):
     found = {}
     for test in json.loads(listing.stdout):
         suites = {suite.split(":")[-1] for suite in test["suite"]}
-        if kind in WHOLE or not suites & ONCE:
+        left_out = ONCE | ({"no-tsan"} if kind == "tsan" else set())
+        if kind in WHOLE or not suites & left_out:
             found[test["name"]] = suites
     return found
 

@@ -24,8 +24,9 @@
  *   - Units are in the names: `_bytes`, `_ms`, `_ns`, `_bytes_per_s`.
  *   - The library never prints, aborts, installs a signal handler, reads the environment, or calls
  *     back into the caller's code. Its threads block all signals.
- *   - After fork() only the parent may use its objects; the child must not touch them, and may
- *     exec or exit as it likes.
+ *   - After fork() only the parent may use its objects. In the child every function refuses them at
+ *     once: BW_E_STATE, or nothing where there is no status to return; closing one there lets go of
+ *     nothing. The child may exec, exit, or open objects of its own.
  */
 #ifndef BW_BREAKWATER_H
 #define BW_BREAKWATER_H

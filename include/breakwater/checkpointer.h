@@ -46,7 +46,7 @@
  *     counter is usually not unique; the pair of Slurm's job id and restart count is.
  *   - On NFS the remote tier needs version 4 for atomic links; every rank must see the
  *     others' files within the open timeout.
- *   - After fork() the child must not use the handle, nor close it.
+ *   - After fork() the handle is the parent's: in the child every call on it is BW_E_STATE.
  *   - A mount that does not answer is waited for 30 seconds beyond `open_timeout_ms` and the
  *     deadline of a close, no longer. What hangs in the kernel is left to a thread that frees it
  *     once the mount answers.
@@ -229,7 +229,8 @@ BW_API void bw_checkpointer_resumed(struct bw_checkpointer *ck, struct bw_resume
  * launch; the others are given up and the other ranks are told. Save handles that were not
  * released are released. Always frees `ck`.
  *
- * @return 0 when everything that was started is committed or was reported as failed before;
+ * @return 0 when everything that was begun is committed, was released without a start, or was
+ *         reported as failed before;
  *         else the first failure that no call has reported yet: a background failure never
  *         goes unheard. BW_E_TIMEOUT: something was left for the next launch (the message
  *         says which steps).

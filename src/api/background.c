@@ -64,7 +64,7 @@ static void publish_save(struct bw_save *v) {
     v->captured = in->captured;
     v->stats = in->stats;
     v->stats.tiers = in->tiers;
-    bwi_format(v->missing, sizeof v->missing, "%s", in->missing);
+    bwi_format(v->held_up, sizeof v->held_up, "%s", in->held_up);
     if (in->state != BWI_SAVE_ENDED) return;
     v->ended = true;
     if (!in->committed) v->error = in->error;

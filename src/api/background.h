@@ -40,7 +40,7 @@ struct bw_save {
     bool ended, captured, reported;
     struct bw_error error;
     struct bw_save_stats stats;
-    char missing[128]; /* as in struct bwi_save */
+    char held_up[320]; /* as in struct bwi_save */
     bool started;
 };
 

@@ -74,7 +74,7 @@ int bw_catalog_open(const struct bw_catalog_options *options, struct bw_catalog 
 }
 
 void bw_catalog_close(struct bw_catalog *catalog) {
-    if (!catalog) return;
+    if (!catalog || !bwi_host_is_here(&catalog->host)) return;
     bwi_mutex_lock(&catalog->mutex);
     const bool busy = catalog->busy;
     catalog->closed = true;
@@ -203,6 +203,7 @@ int bwi_catalog_call(struct bw_catalog *c, bwi_catalog_verb *verb, const struct 
                      struct bw_list **ret_list, struct bw_error *err) {
     struct call *x = NULL;
     bool gone = false;
+    if (bwi_host_check(&c->host, err) < 0) return BW_E_STATE;
     if (a->changes && (c->flags & BW_CATALOG_READ_ONLY))
         return bwi_error_set(err, BW_E_ACCESS, "the catalog was opened read-only");
     int rc = call_new(c, verb, a, &x, err);

@@ -259,6 +259,7 @@ int bw_checkpointer_close(struct bw_checkpointer *ck, uint64_t timeout_ms, struc
     struct bw_error e = BW_ERROR_INIT;
     bw_error_clear(err);
     if (!ck) return 0;
+    if (bwi_host_check(&ck->host, err) < 0) return BW_E_STATE;
     bwi_engine_lock(ck);
     uint32_t restores = ck->shared.restores;
     bwi_engine_unlock(ck);
@@ -291,7 +292,7 @@ int bw_checkpointer_fd(struct bw_checkpointer *ck) {
 }
 
 int bw_checkpointer_poll(struct bw_checkpointer *ck, struct bw_event *ret_event) {
-    if (!ck || !ret_event) return 0;
+    if (!ck || !ret_event || !bwi_host_is_here(&ck->host)) return 0;
     bwi_engine_lock(ck);
     bool any = ck->shared.event_count > 0;
     if (any) {
@@ -307,7 +308,7 @@ int bw_checkpointer_poll(struct bw_checkpointer *ck, struct bw_event *ret_event)
 }
 
 void bw_checkpointer_stats(struct bw_checkpointer *ck, struct bw_checkpointer_stats *ret_stats) {
-    if (!ck || !ret_stats) return;
+    if (!ck || !ret_stats || !bwi_host_is_here(&ck->host)) return;
     bwi_engine_lock(ck);
     *ret_stats = ck->shared.stats;
     bwi_engine_unlock(ck);

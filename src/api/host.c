@@ -36,7 +36,7 @@ static int open_parts(const struct bwi_host_options *o, struct bwi_host *h, stru
 }
 
 int bwi_host_open(const struct bwi_host_options *o, struct bwi_host *ret, struct bw_error *err) {
-    *ret = (struct bwi_host){0};
+    *ret = (struct bwi_host){.process = bwi_os_process()};
     int rc = open_parts(o, ret, err);
     if (rc < 0) bwi_host_close(ret);
     return rc;
@@ -49,6 +49,18 @@ void bwi_host_close(struct bwi_host *h) {
     bwi_loop_close(h->loop);
     bwi_io_close(h->io);
     *h = (struct bwi_host){0};
+}
+
+bool bwi_host_is_here(const struct bwi_host *h) {
+    return h->process == 0 || h->process == bwi_os_process();
+}
+
+int bwi_host_check(const struct bwi_host *h, struct bw_error *err) {
+    if (bwi_host_is_here(h)) return 0;
+    return bwi_error_set(err, BW_E_STATE,
+                         "this handle was opened by process %llu; process %llu is a child of it: expected one that it "
+                         "opens itself",
+                         (unsigned long long)h->process, (unsigned long long)bwi_os_process());
 }
 
 /* ---- opening with a deadline ---- */

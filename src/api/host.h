@@ -23,6 +23,7 @@ struct bwi_host {
     struct bwi_loop *loop;
     struct bwi_arena *arena;
     struct bwi_context ctx;
+    uint64_t process;        /* that opened it; 0: none did */
     struct bwi_pulse *pulse; /* of what bwi_block_on runs; NULL: nobody asks. It lies outside, for others read it */
 };
 
@@ -32,6 +33,12 @@ int bwi_host_open(const struct bwi_host_options *o, struct bwi_host *ret, struct
 int bwi_host_open_within(const struct bwi_host_options *o, uint64_t patience_ms, struct bwi_host *ret,
                          struct bw_error *err);
 void bwi_host_close(struct bwi_host *h); /* nothing may be in flight; idempotent */
+
+/* Whether this is the process that opened the host. A child made by fork() has a copy of the memory, locks that others
+ * may have held included, and none of the threads: whoever waited there would wait for ever, and what it let go of
+ * would be its parent's. So every public function asks before it takes a lock; check: BW_E_STATE, which names both. */
+bool bwi_host_is_here(const struct bwi_host *h);
+int bwi_host_check(const struct bwi_host *h, struct bw_error *err);
 
 /* The option structs of callers that were compiled against older headers: the sizes that the struct has had, which are
  * the places at which a member ends. The last one is its size. */

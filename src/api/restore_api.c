@@ -25,6 +25,10 @@ struct bw_restore {
     struct bwi_restore_call call;
 };
 
+static const struct bwi_host *host_of(const struct bw_restore *r) {
+    return r->ck ? &r->ck->host : &r->own;
+}
+
 static void start_call(struct bw_checkpointer *ck, struct bwi_command *c) {
     struct bw_restore *r = c->arg;
     bwi_restore_call_start(&r->call, ck->host.loop, NULL);
@@ -90,6 +94,7 @@ static int wrap(struct bw_restore **ret, struct bw_error *err) {
 int bw_restore_open(struct bw_checkpointer *ck, struct bw_restore **ret_restore, struct bw_error *err) {
     bw_error_clear(err);
     if (!ck || !ret_restore) return bwi_error_set(err, BW_E_INVALID, "%s is null", ck ? "ret_restore" : "ck");
+    if (bwi_host_check(&ck->host, err) < 0) return BW_E_STATE;
     if (!ck->target.from_checkpoint)
         return bwi_error_set(err, BW_E_NOTFOUND, "this launch started from nothing: there is no checkpoint to restore");
     struct bw_restore *r = NULL;
@@ -126,7 +131,7 @@ int bw_restore_open(struct bw_checkpointer *ck, struct bw_restore **ret_restore,
 }
 
 void bw_restore_close(struct bw_restore *restore) {
-    if (!restore) return;
+    if (!restore || !bwi_host_is_here(host_of(restore))) return;
     if (restore->ck) {
         bwi_engine_run(restore->ck, close_inner, restore);
         bwi_engine_lock(restore->ck);
@@ -289,6 +294,7 @@ int bw_reader_open(const struct bw_reader_options *options, struct bw_restore **
 #define LOCKED(r, err, what)                                                                                           \
     bw_error_clear(err);                                                                                               \
     if (!(r) || !(what)) return bwi_error_set(err, BW_E_INVALID, "%s is null", (r) ? #what : "restore");               \
+    if (bwi_host_check(host_of(r), err) < 0) return BW_E_STATE;                                                        \
     bwi_mutex_lock(&(r)->mutex)
 
 int bw_restore_info(struct bw_restore *restore, struct bw_checkpoint_info *ret_info, struct bw_error *err) {
@@ -392,7 +398,7 @@ int bw_restore_metadata(struct bw_restore *restore, uint32_t rank, const char **
 }
 
 void bw_restore_stats(struct bw_restore *restore, struct bw_restore_stats *ret_stats) {
-    if (!restore || !ret_stats) return;
+    if (!restore || !ret_stats || !bwi_host_is_here(host_of(restore))) return;
     bwi_mutex_lock(&restore->mutex);
     *ret_stats = *bwi_restore_get_stats(restore->inner);
     bwi_mutex_unlock(&restore->mutex);

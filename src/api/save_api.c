@@ -89,6 +89,7 @@ static int begin_when_free(struct bw_checkpointer *ck, struct begin *b, struct b
 int bw_save_begin(struct bw_checkpointer *ck, uint64_t step, struct bw_save **ret_save, struct bw_error *err) {
     bw_error_clear(err);
     if (!ck || !ret_save) return bwi_error_set(err, BW_E_INVALID, "%s is null", ck ? "ret_save" : "ck");
+    if (bwi_host_check(&ck->host, err) < 0) return BW_E_STATE;
     struct begin b = {.step = step, .outer = bwi_calloc(1, sizeof *b.outer)};
     if (!b.outer) return bwi_error_nomem(err, sizeof *b.outer, "save");
     int rc = begin_when_free(ck, &b, err);
@@ -107,6 +108,12 @@ int bw_save_begin(struct bw_checkpointer *ck, uint64_t step, struct bw_save **re
 
 /* --- describing ---------------------------------------------------------------------------------------------- */
 
+/* What every function about a save asks first: BW_E_INVALID, BW_E_STATE. */
+static int check_save(const struct bw_save *save, struct bw_error *err) {
+    bw_error_clear(err);
+    return save ? bwi_host_check(&save->ck->host, err) : bwi_error_set(err, BW_E_INVALID, "save is null");
+}
+
 /* The description belongs to the caller's thread until start; the lock serialises callers among each other. */
 static int may_describe(struct bw_save *v, struct bw_error *err) {
     if (v->started)
@@ -115,30 +122,31 @@ static int may_describe(struct bw_save *v, struct bw_error *err) {
 }
 
 int bw_save_tensor(struct bw_save *save, const struct bw_tensor *tensor, struct bw_error *err) {
-    bw_error_clear(err);
-    if (!save || !tensor) return bwi_error_set(err, BW_E_INVALID, "%s is null", save ? "tensor" : "save");
+    int rc = check_save(save, err);
+    if (rc == 0 && !tensor) rc = bwi_error_set(err, BW_E_INVALID, "tensor is null");
+    if (rc < 0) return rc;
     bwi_engine_lock(save->ck);
-    int rc = may_describe(save, err);
+    rc = may_describe(save, err);
     if (rc == 0) rc = bwi_description_tensor(&save->inner->description, tensor, err);
     bwi_engine_unlock(save->ck);
     return rc;
 }
 
 int bw_save_blob(struct bw_save *save, const char *name, const void *bytes, size_t n, struct bw_error *err) {
-    bw_error_clear(err);
-    if (!save) return bwi_error_set(err, BW_E_INVALID, "save is null");
+    int rc = check_save(save, err);
+    if (rc < 0) return rc;
     bwi_engine_lock(save->ck);
-    int rc = may_describe(save, err);
+    rc = may_describe(save, err);
     if (rc == 0) rc = bwi_description_blob(&save->inner->description, name, bytes, n, err);
     bwi_engine_unlock(save->ck);
     return rc;
 }
 
 int bw_save_metadata(struct bw_save *save, const char *json, struct bw_error *err) {
-    bw_error_clear(err);
-    if (!save) return bwi_error_set(err, BW_E_INVALID, "save is null");
+    int rc = check_save(save, err);
+    if (rc < 0) return rc;
     bwi_engine_lock(save->ck);
-    int rc = may_describe(save, err);
+    rc = may_describe(save, err);
     if (rc == 0) rc = bwi_description_metadata(&save->inner->description, json, err);
     bwi_engine_unlock(save->ck);
     return rc;
@@ -158,11 +166,11 @@ static void start_inner(struct bw_checkpointer *ck, struct bwi_command *c) {
 }
 
 int bw_save_start(struct bw_save *save, struct bw_error *err) {
-    bw_error_clear(err);
-    if (!save) return bwi_error_set(err, BW_E_INVALID, "save is null");
     struct start s = {save, BW_ERROR_INIT};
+    int rc = check_save(save, err);
+    if (rc < 0) return rc;
     bwi_engine_lock(save->ck);
-    int rc = may_describe(save, err);
+    rc = may_describe(save, err);
     save->started = true;
     bwi_engine_unlock(save->ck);
     if (rc < 0) return rc;
@@ -172,12 +180,11 @@ int bw_save_start(struct bw_save *save, struct bw_error *err) {
 }
 
 int bw_save_wait(struct bw_save *save, enum bw_level level, uint64_t timeout_ms, struct bw_error *err) {
-    bw_error_clear(err);
-    if (!save) return bwi_error_set(err, BW_E_INVALID, "save is null");
+    int rc = check_save(save, err);
+    if (rc < 0) return rc;
     if (level < BW_LEVEL_NONE || level > BW_COMMITTED)
         return bwi_error_set(err, BW_E_INVALID, "level is %d: expected 0 .. 4", (int)level);
     uint64_t deadline = bwi_deadline_ns(timeout_ms);
-    int rc = 0;
     bwi_engine_lock(save->ck);
     if (!save->started && level > BW_LEVEL_NONE) rc = bwi_error_set(err, BW_E_STATE, "the save was not started");
     bool in_time = true;
@@ -189,7 +196,7 @@ int bw_save_wait(struct bw_save *save, enum bw_level level, uint64_t timeout_ms,
         } else {
             rc = bwi_error_set(err, BW_E_TIMEOUT, "save %s is %s, not yet %s%s%s; it goes on", save->stats.id,
                                bw_level_name((int)save->level), bw_level_name((int)level),
-                               save->missing[0] ? ", and not complete for want of " : "", save->missing);
+                               save->held_up[0] ? ", and " : "", save->held_up);
         }
     }
     bwi_engine_unlock(save->ck);
@@ -197,7 +204,7 @@ int bw_save_wait(struct bw_save *save, enum bw_level level, uint64_t timeout_ms,
 }
 
 enum bw_level bw_save_level(struct bw_save *save) {
-    if (!save) return BW_LEVEL_NONE;
+    if (!save || !bwi_host_is_here(&save->ck->host)) return BW_LEVEL_NONE;
     bwi_engine_lock(save->ck);
     enum bw_level level = save->level;
     bwi_engine_unlock(save->ck);
@@ -205,10 +212,7 @@ enum bw_level bw_save_level(struct bw_save *save) {
 }
 
 int bw_save_error(struct bw_save *save, struct bw_error *err) {
-    if (!save) {
-        bw_error_clear(err);
-        return bwi_error_set(err, BW_E_INVALID, "save is null");
-    }
+    if (!save || !bwi_host_is_here(&save->ck->host)) return check_save(save, err);
     bwi_engine_lock(save->ck);
     int rc = save->ended ? save->error.status : 0;
     if (rc < 0) {
@@ -220,7 +224,7 @@ int bw_save_error(struct bw_save *save, struct bw_error *err) {
 }
 
 void bw_save_stats(struct bw_save *save, struct bw_save_stats *ret_stats) {
-    if (!save || !ret_stats) return;
+    if (!save || !ret_stats || !bwi_host_is_here(&save->ck->host)) return;
     bwi_engine_lock(save->ck);
     *ret_stats = save->stats;
     bwi_engine_unlock(save->ck);
@@ -241,15 +245,15 @@ static bool wait_captured(struct bw_save *v) {
 }
 
 int bw_save_cancel(struct bw_save *save, struct bw_error *err) {
-    bw_error_clear(err);
-    if (!save) return bwi_error_set(err, BW_E_INVALID, "save is null");
+    int rc = check_save(save, err);
+    if (rc < 0) return rc;
     bwi_engine_run(save->ck, cancel_inner, save);
     bwi_engine_lock(save->ck);
     save->started = true;
     save->reported = true;
-    int rc = wait_captured(save)
-                 ? 0
-                 : bwi_error_set(err, BW_E_TIMEOUT, "the capture does not come to its end: the memory is still read");
+    rc = wait_captured(save)
+             ? 0
+             : bwi_error_set(err, BW_E_TIMEOUT, "the capture does not come to its end: the memory is still read");
     bwi_engine_unlock(save->ck);
     return rc;
 }
@@ -267,7 +271,7 @@ static void release_inner(struct bw_checkpointer *ck, struct bwi_command *c) {
 }
 
 void bw_save_release(struct bw_save *save) {
-    if (!save) return;
+    if (!save || !bwi_host_is_here(&save->ck->host)) return;
     bwi_engine_lock(save->ck);
     if (save->started) wait_captured(save);
     bwi_engine_unlock(save->ck);

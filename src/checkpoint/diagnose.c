@@ -57,10 +57,14 @@ static void say_io_uring(const struct bwi_probe_machine *m, struct bwi_findings 
 static void say_userfaultfd(const struct bwi_probe_machine *m, struct bwi_findings *f) {
     struct reason r;
     if (m->userfaultfd < 0) {
-        const bool set = m->userfaultfd == -EPERM && m->userfaultfd_unprivileged == 0;
+        const bool denied = m->userfaultfd == -EPERM, set = m->userfaultfd_unprivileged == 0;
+        const char *why = ", by a container's seccomp filter or a security module";
+        if (set)
+            why =
+                ", by a container's seccomp filter or, for unprivileged processes, by vm.unprivileged_userfaultfd = 0";
         bwi_findings_add(f, 0, 0, NULL, NULL, "userfaultfd", NULL,
                          "not available: %s%s; states are captured by copying", reason(&r, m->userfaultfd),
-                         set ? ", for unprivileged processes by vm.unprivileged_userfaultfd = 0" : "");
+                         denied ? why : "");
         return;
     }
     bwi_findings_add(f, 0, 0, NULL, NULL, "userfaultfd", NULL, "available%s%s",

@@ -223,12 +223,16 @@ bool bwi_session_never_makes(const struct bwi_session *s, const struct bwi_id *i
     return s->begun_count < cap || id->step > s->begun[cap - 1].step;
 }
 
-void bwi_session_missing(struct bwi_session *s, const struct bwi_commit *look) {
+void bwi_session_looked(struct bwi_session *s, const struct bwi_commit *look) {
+    const struct bw_error *e = &look->task.error;
     for (struct bwi_save *v = s->saves; v; v = v->next) {
         if (!bwi_id_eq(&v->id, &look->id)) continue;
-        v->missing[0] = '\0';
-        if (look->result == BWI_COMMIT_INCOMPLETE && look->missing > 0)
-            bwi_format(v->missing, sizeof v->missing, "rank%s %s", look->missing > 1 ? "s" : "", look->missing_list);
+        v->held_up[0] = '\0';
+        if (e->status < 0 && e->status != BW_E_CANCELLED)
+            bwi_format(v->held_up, sizeof v->held_up, "the commit is tried again: %.280s", e->message);
+        else if (look->result == BWI_COMMIT_INCOMPLETE && look->missing > 0)
+            bwi_format(v->held_up, sizeof v->held_up, "not complete for want of rank%s %s",
+                       look->missing > 1 ? "s" : "", look->missing_list);
     }
 }
 
@@ -325,8 +329,8 @@ void bwi_session_give_up(struct bwi_session *s) {
         v->left = v->complete && !v->outcome_set;
         if (v->left) {
             bwi_error_set(&v->error, BW_E_TIMEOUT, "step %llu is %s%s%s; it is left for the next launch",
-                          (unsigned long long)v->step, bw_level_name((int)v->level),
-                          v->missing[0] ? ", and not complete for want of " : "", v->missing);
+                          (unsigned long long)v->step, bw_level_name((int)v->level), v->held_up[0] ? ", and " : "",
+                          v->held_up);
             bwi_task_cancel(&v->task);
         } else {
             bwi_save_fail(v, &late);

@@ -83,7 +83,8 @@ struct bwi_save {
     bool far_maybe;  /* a drain has sent its summary to the authority */
     bool copy_lost;  /* the drain found the local copy damaged or gone: if it is dead it may be swept away */
     bool told_pending, cleaned;
-    char missing[128]; /* PENDING: whose word it was still waiting for at the last look: "rank 3"; "": not known */
+    char
+        held_up[320]; /* what it waits for, to be put behind "and ": "not complete for want of rank 3"; "": not known */
     struct bwi_id busy[BWI_SAVES_MAX];
     uint32_t tiers;        /* bit per enum bwi_tier that holds it complete */
     struct bw_error error; /* why it failed */
@@ -242,8 +243,8 @@ void bwi_keeper_wake(struct bwi_session *s);
 void bwi_session_refuse(struct bwi_session *s, uint64_t step, uint32_t tri);
 /* This rank has not made this try, and never will: it is past the step, or is closing. */
 bool bwi_session_never_makes(const struct bwi_session *s, const struct bwi_id *id);
-/* Keeps with its save what a look has found missing. */
-void bwi_session_missing(struct bwi_session *s, const struct bwi_commit *look);
+/* Keeps with its save what a look has found missing, or why it could not look. */
+void bwi_session_looked(struct bwi_session *s, const struct bwi_commit *look);
 void bwi_lookout_start(struct bwi_session *s);
 void bwi_lookout_stop(struct bwi_session *s);
 void bwi_lookout_wake(struct bwi_session *s);

@@ -122,7 +122,7 @@ static enum bwi_step looked(struct bwi_committer *c) {
         c->at = 0;
     }
     bool decided = status == 0 && m->result != BWI_COMMIT_INCOMPLETE;
-    if (status == 0) bwi_session_missing(c->s, m);
+    bwi_session_looked(c->s, m);
     if (status < 0 && status != BW_E_CANCELLED)
         bwi_session_note(c->s, status, m->id.step, "commit is tried again: %.220s", m->task.error.message);
     struct bwi_head head = m->head;

@@ -149,7 +149,7 @@ static enum bwi_step looked(struct bwi_lookout *l) {
         if (l->task.cancel && !m->task.cancel) bwi_task_cancel(&m->task);
         return BWI_STEP_WAIT;
     }
-    if (m->task.error.status == 0) bwi_session_missing(l->s, m);
+    bwi_session_looked(l->s, m);
     struct bwi_head head = m->head;
     m->head = (struct bwi_head){0};
     bwi_commit_fini(m);

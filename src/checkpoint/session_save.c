@@ -304,6 +304,7 @@ static enum bwi_step drained(struct bwi_save *v) {
     v->far_maybe = v->far_maybe || v->drain.publish.summary_sent || e->status == 0;
     if (e->status == 0) {
         v->tiers |= 1u << BWI_TIER_REMOTE;
+        v->held_up[0] = '\0';
         v->stats.objects_remote += v->drain.objects;
         v->session->layout_known[BWI_TIER_REMOTE] = v->summary.layout;
         v->session->layout_known_set[BWI_TIER_REMOTE] = true;
@@ -315,9 +316,10 @@ static enum bwi_step drained(struct bwi_save *v) {
         e->status == BW_E_CORRUPT || e->status == BW_E_NOTFOUND || e->status == BW_E_FORMAT || e->status == BW_E_EXISTS;
     v->copy_lost = e->status == BW_E_CORRUPT || e->status == BW_E_NOTFOUND;
     if (hopeless) return fail(v, e);
-    /* While a whole local copy exists a drain is tried again; who waits is told by its deadline, who listens by this
-     * note. */
+    /* While a whole local copy exists a drain is tried again; who waits is told when its deadline ends, who listens by
+     * this note. */
     v->drain_failures++;
+    bwi_format(v->held_up, sizeof v->held_up, "the drain has failed (%u): %.280s", v->drain_failures, e->message);
     bwi_session_note(v->session, e->status, v->step, "drain failed (%u): %.200s", v->drain_failures, e->message);
     v->state = BWI_SAVE_QUEUE;
     return pause_save(v);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The command `breakwater`: finds the verb, parses, runs it, and turns what it says into an exit code. */
+#include <fcntl.h>
 #include <locale.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/args.h"
 #include "cli/help.h"
@@ -102,7 +104,15 @@ static int hidden_man(int argc, char *argv[]) {
     return finish(NULL, rc < 0 ? failure(NULL, rc, &err) : 0);
 }
 
+/* A standard stream that the caller has closed stays useless: else the next file that is opened gets its number, and
+ * what is printed lands in it. What is written to these fails. */
+static void keep_streams(void) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0) (void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
 int main(int argc, char *argv[]) {
+    keep_streams();
     (void)signal(SIGPIPE, SIG_IGN); /* a reader that has gone is a write error, and that a failure */
     (void)setlocale(LC_CTYPE, "C.UTF-8");
     if (argc < 2) return usage_failure(NULL, "expected a verb");

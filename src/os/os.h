@@ -4,6 +4,7 @@
  * synced.
  *
  * All calls are safe on any thread, blocking, restart on EINTR, set O_CLOEXEC, and return a negative errno on failure.
+ * No descriptor is 0, 1 or 2: in a process that has closed its standard streams, what it prints would land in a store.
  * Paths are relative to a directory descriptor. No call follows a symbolic link in the last component; opening what is
  * there refuses everything that is not a regular file (a FIFO or a device in a store must not block or be read).
  *
@@ -119,6 +120,8 @@ void bwi_os_fault_at(struct bwi_os_fault *f, uint64_t n, uint64_t repeat, uint32
 uint64_t bwi_os_fault_fired(const struct bwi_os_fault *f);                        /* how often a fault was delivered */
 uint64_t bwi_os_fault_count(const struct bwi_os_fault *f, enum bwi_os_call call); /* calls of a kind since the start */
 
+/* This process, as bwi_host_check tells a forked child from the one that made a handle. */
+uint64_t bwi_os_process(void);
 /* The host's name, "unknown" where the kernel does not say. */
 void bwi_os_hostname(char *buf, size_t buf_bytes);
 /* Resident set and huge pages of this process, in bytes; 0 where /proc is not there. */

@@ -18,7 +18,7 @@ static int open_at(int dirfd, const char *path, int flags) {
     do {
         fd = openat(dirfd, path, flags | O_DIRECTORY | O_CLOEXEC);
     } while (fd < 0 && errno == EINTR);
-    return bwi_os_result(fd);
+    return bwi_os_descriptor(fd);
 }
 
 /* Syncs the directory `path`. 0 or a negative errno. */

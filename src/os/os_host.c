@@ -8,6 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
+uint64_t bwi_os_process(void) {
+    return (uint64_t)getpid();
+}
+
 void bwi_os_hostname(char *buf, size_t buf_bytes) {
     char name[256] = "";
     /* A name that does not fit is cut without an error on some C libraries, and without a NUL on others. */

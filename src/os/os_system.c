@@ -19,6 +19,14 @@ int bwi_os_result(int rc) {
     return rc == -1 ? -errno : rc;
 }
 
+int bwi_os_descriptor(int fd) {
+    if (fd < 0) return -errno;
+    if (fd > STDERR_FILENO) return fd;
+    const int moved = bwi_os_result(fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
+    (void)close(fd);
+    return moved;
+}
+
 enum bwi_os_type bwi_os_type_of(mode_t mode) {
     if (S_ISREG(mode)) return BWI_OS_FILE;
     return S_ISDIR(mode) ? BWI_OS_DIR : BWI_OS_OTHER;
@@ -34,7 +42,7 @@ static int system_open_dir(struct bwi_os *os, int dirfd, const char *path) {
     (void)os;
     int fd;
     RESTART(fd, openat(dirfd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-    return bwi_os_result(fd);
+    return bwi_os_descriptor(fd);
 }
 
 /* O_NONBLOCK was for a FIFO that took the file's place at the last moment; on a regular file io_uring would honour
@@ -56,7 +64,8 @@ static int open_regular(int dirfd, const char *path, int flags) {
     if (!S_ISREG(st.st_mode)) return -EINVAL;
     int fd;
     RESTART(fd, openat(dirfd, path, flags | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
-    if (fd < 0) return errno == ELOOP ? -EINVAL : -errno;
+    fd = bwi_os_descriptor(fd);
+    if (fd < 0) return fd == -ELOOP ? -EINVAL : fd;
     const int rc = check_regular(fd);
     if (rc == 0) return fd;
     (void)close(fd);
@@ -84,9 +93,10 @@ static int system_open_new(struct bwi_os *os, int dirfd, const char *path) {
     int fd;
     RESTART(fd, openat(dirfd, path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, BWI_OS_FILE_MODE));
     if (fd < 0) return -errno;
-    const int rc = exact_file_mode(fd);
+    fd = bwi_os_descriptor(fd);
+    const int rc = fd < 0 ? fd : exact_file_mode(fd);
     if (rc == 0) return fd;
-    (void)system_close(os, fd);
+    if (fd >= 0) (void)system_close(os, fd);
     (void)unlinkat(dirfd, path, 0);
     return rc;
 }
@@ -169,7 +179,8 @@ static int system_reserve(struct bwi_os *os, int fd, uint64_t bytes) {
     if (is_beyond_free(fd, bytes)) return -ENOSPC;
     int rc;
     RESTART(rc, fallocate(fd, 0, 0, (off_t)bytes));
-    if (rc != 0 && errno == ENOSYS) return -EOPNOTSUPP;
+    /* EPERM: a filter of system calls (seccomp) that does not know this one; who may not write hears it again then. */
+    if (rc != 0 && (errno == ENOSYS || errno == EPERM)) return -EOPNOTSUPP;
     return bwi_os_result(rc);
 }
 

@@ -12,6 +12,8 @@
 enum bwi_os_type bwi_os_type_of(mode_t mode);
 /* 0 or a negative errno, from the -1 that a system call returns. */
 int bwi_os_result(int rc);
+/* The same of a call that made a descriptor, which is moved above the standard streams' (closed if it cannot be). */
+int bwi_os_descriptor(int fd);
 /* mkdir with exactly the mode BWI_OS_DIR_MODE. */
 int bwi_os_mkdir_at(int dirfd, const char *path);
 

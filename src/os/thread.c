@@ -3,6 +3,7 @@
 #include "os/thread.h"
 #include "base/env.h"
 #include "base/text.h"
+#include "os/system.h"
 #include <errno.h>
 #include <signal.h>
 #include <sys/eventfd.h>
@@ -98,7 +99,7 @@ bool bwi_cond_wait(struct bwi_cond *c, struct bwi_mutex *m, uint64_t deadline_ns
 
 int bwi_eventfd_open(void) {
     const int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    return fd < 0 ? -errno : fd;
+    return bwi_os_descriptor(fd);
 }
 
 void bwi_eventfd_signal(int fd) {

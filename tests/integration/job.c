@@ -251,6 +251,19 @@ struct history_facts history_of(const struct place *p) {
     return f;
 }
 
+void must_be_sound(const struct place *p) {
+    struct bw_error err = BW_ERROR_INIT;
+    struct bw_list *list = NULL;
+    struct bw_finding f;
+    struct bw_catalog *c = catalog_of(p);
+    must_ok(bw_catalog_verify(c, RUN, NULL, 0, &list, &err), &err);
+    must(bw_list_count(list) > 0);
+    for (size_t i = 0; bw_list_finding(list, i, &f); i++)
+        must_at(f.severity < 2, f.message, f.object, __FILE__, __LINE__);
+    bw_list_free(list);
+    bw_catalog_close(c);
+}
+
 uint32_t state_of(const struct place *p, const char *id) {
     struct bw_error err = BW_ERROR_INIT;
     struct bw_list *list = NULL;

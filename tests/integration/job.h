@@ -82,6 +82,8 @@ struct history_facts {
     uint64_t live; /* after the newest entry */
 };
 struct history_facts history_of(const struct place *p);
+/* Verifies all that is live or shelved, and the history, in the authority: nothing is damaged, nothing missing. */
+void must_be_sound(const struct place *p);
 /* The state of a checkpoint in the catalog (enum bw_checkpoint_state), 0: it is not there. */
 uint32_t state_of(const struct place *p, const char *id);
 

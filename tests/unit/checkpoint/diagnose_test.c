@@ -113,7 +113,9 @@ static void what_the_kernel_refuses_is_told_with_its_reason(void **state) {
     m.huge_pages[0] = '\0';
     bwi_diagnose_machine(&m, &f);
     expect(&f, "userfaultfd", 0,
-           "not permitted, for unprivileged processes by vm.unprivileged_userfaultfd = 0; states");
+           "not permitted, by a container's seccomp filter or, for unprivileged processes, by "
+           "vm.unprivileged_userfaultfd = "
+           "0; states");
     expect(&f, "huge pages", 0, "no transparent huge pages");
     bwi_findings_fini(&f);
     m = good_machine();

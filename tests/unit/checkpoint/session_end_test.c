@@ -345,7 +345,7 @@ static void a_step_that_a_rank_is_past_ends_for_the_others(void **unused) {
     assert_int_equal(left_of(c.remote, &twenty->id), 0);
     cluster_run(&c, never, NULL, 60000);
     assert_int_equal(thirty->state, BWI_SAVE_PENDING); /* rank 0 may still make it */
-    assert_string_equal(thirty->missing, "rank 0");
+    assert_string_equal(thirty->held_up, "not complete for want of rank 0");
     close_patiently(&c, 0);
     assert_true(cluster_run(&c, ended, thirty, 60000));
     assert_fails(thirty->error.status, BW_E_ABORTED, &thirty->error, "rank 0 is closing, and has not saved this step");
@@ -385,7 +385,7 @@ static void who_waits_in_vain_is_told_for_whom(void **unused) {
     for (unsigned r = 0; r < 4; r += 2) v[r] = save(&c, r, 20, &s); /* 1 and 3 hang */
     cluster_run(&c, never, NULL, 10000);
     for (unsigned r = 0; r < 4; r += 2) {
-        assert_string_equal(v[r]->missing, "ranks 1, 3");
+        assert_string_equal(v[r]->held_up, "not complete for want of ranks 1, 3");
         bwi_session_close(c.ranks[r].session);
         cluster_run(&c, never, NULL, 1000);
         bwi_session_give_up(c.ranks[r].session);
