@@ -235,8 +235,10 @@ BW_API bool bw_list_finding(const struct bw_list *list, size_t i, struct bw_find
  * Verifies one checkpoint (`id` not NULL) or all live and shelved ones of a run, the
  * history included, on both tiers: every hash, every coverage. Damage is not a failure of
  * the call: it is in the list, every damaged object named, with severity 2. A sound
- * checkpoint gives one finding of severity 0 per tier. The history comes first, then one
- * checkpoint after the other, and of each the findings by tier, object and tensor.
+ * checkpoint gives one finding of severity 0 per tier. The history comes first, then (of a
+ * whole run) what launches have left there, with severity 1 where it is damaged, since
+ * nothing depends on it; then one checkpoint after the other, and of each the findings by
+ * tier, object and tensor.
  */
 BW_API int bw_catalog_verify(struct bw_catalog *catalog, const char *run, const char *id, uint32_t flags,
                              struct bw_list **ret_list, struct bw_error *err);
@@ -289,7 +291,10 @@ BW_API int bw_catalog_drain(struct bw_catalog *catalog, const char *run, struct 
                                        */
 #define BW_REPAIR_PROMOTE UINT32_C(4) /**< if the store is an archive: let it decide from now on */
 
-/** Repairs a run. The list says what was damaged, what was put right, and what is lost. */
+/**
+ * Repairs a run. The list says what was damaged, what was put right, and what is lost or
+ * stays. In an archive a damaged newest entry begins no era: it is to be copied again.
+ */
 BW_API int bw_catalog_repair(struct bw_catalog *catalog, const char *run, uint32_t what, struct bw_list **ret_list,
                              struct bw_error *err);
 

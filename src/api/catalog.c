@@ -236,6 +236,10 @@ bool bwi_catalog_has(const struct bw_catalog *c, enum bwi_tier tier) {
     return c->host.ctx.tier[tier] != NULL;
 }
 
+bool bwi_catalog_is_archive(const struct bw_catalog *c, const struct bwi_head *head) {
+    return !bwi_uuid_eq(&head->entry.store, &c->host.ctx.store_id[BWI_TIER_REMOTE]);
+}
+
 int bwi_catalog_head(struct bw_catalog *c, struct bwi_head *ret, struct bw_error *err) {
     return bwi_reader_read_head(&c->host, ret, err);
 }

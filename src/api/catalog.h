@@ -76,5 +76,14 @@ int bwi_catalog_head(struct bw_catalog *c, struct bwi_head *ret, struct bw_error
 /* A checkpoint id that the caller gave. */
 int bwi_catalog_id(const char *text, struct bwi_id *ret, struct bw_error *err);
 bool bwi_catalog_has(const struct bw_catalog *c, enum bwi_tier tier);
+/* Whether another store has decided the newest entry. */
+bool bwi_catalog_is_archive(const struct bw_catalog *c, const struct bwi_head *head);
+
+/* catalog_log.c. Damage is a finding. */
+/* Every entry's seal, and that each names the bytes of the one before. */
+int bwi_catalog_verify_log(struct bw_catalog *c, const struct bwi_head *head, struct bwi_findings *f,
+                           struct bw_error *err);
+/* Inventories and refusals. A damaged one is a warning: nobody asks for it any more once its launch has begun. */
+int bwi_catalog_verify_launches(struct bw_catalog *c, struct bwi_findings *f, struct bw_error *err);
 
 #endif

@@ -325,19 +325,59 @@ static int promote(struct bw_catalog *c, bool dry, struct bwi_findings *f, struc
     return rc;
 }
 
+/* --- what stays -------------------------------------------------------------------------------------------------- */
+
+/* An archive decides nothing, so it begins no era either; and what it holds is a copy. */
+static void say_archive(struct bw_catalog *c, const struct bwi_head *head, struct bwi_findings *f) {
+    const struct bwi_key key = bwi_key_entry(c->host.ctx.run, head->damaged_era, head->damaged_n);
+    bwi_findings_add(f, 2, BW_E_CORRUPT, "remote", NULL, key.s, "",
+                     "the newest entry of this archive is damaged: copy it again from the store that decides; if there "
+                     "is none any more, remove it here and promote: %.200s",
+                     head->damage);
+}
+
+static const char *why_it_stays(uint32_t severity, bool archive) {
+    if (severity == 1) return "a sweep takes it";
+    return archive ? "copy it again from the store that decides" : "no other copy; newer entries say all that counts";
+}
+
+/* Damage of the log and of launches that nothing here mends; that of the newest entry has been told. */
+static int say_not(struct bw_catalog *c, const struct bwi_head *head, struct bwi_findings *f, struct bw_error *err) {
+    const bool archive = bwi_catalog_is_archive(c, head);
+    const struct bwi_key newest = bwi_key_entry(c->host.ctx.run, head->damaged_era, head->damaged_n);
+    struct bwi_findings found = {0};
+    int rc = bwi_catalog_verify_log(c, head, &found, err);
+    if (rc == 0) rc = bwi_catalog_verify_launches(c, &found, err);
+    for (size_t i = 0; rc == 0 && i < found.count; i++) {
+        const struct bw_finding *x = &found.list[i];
+        const bool entry = strstr(x->object, "/history/") != NULL;
+        if (x->severity == 0 || (entry && x->severity == 1)) continue; /* an era was begun without that one */
+        if (head->damaged && strcmp(x->object, newest.s) == 0) continue;
+        bwi_findings_add(f, x->severity, x->status, x->tier, NULL, x->object, "", "%.280s; not to be mended: %s",
+                         x->message, why_it_stays(x->severity, archive));
+    }
+    if (found.failed) rc = bwi_error_nomem(err, sizeof *found.list, "list of findings");
+    bwi_findings_fini(&found);
+    return rc;
+}
+
 static int repair(struct bw_catalog *c, const struct bwi_catalog_args *a, struct bw_list **ret_list,
                   struct bw_error *err) {
     const uint32_t what = a->flags;
-    struct bwi_head head = {0};
+    struct bwi_head head = {0}, now = {0};
     struct bwi_findings f = {0};
     int rc = bwi_catalog_head(c, &head, err);
     if (rc < 0) return rc;
-    bool archive = !bwi_uuid_eq(&head.entry.store, &c->host.ctx.store_id[BWI_TIER_REMOTE]);
-    if (head.damaged) rc = repair_history(c, &head, !(what & BW_REPAIR_HISTORY), &f, err);
-    if (rc == 0 && archive && !head.damaged) rc = promote(c, !(what & BW_REPAIR_PROMOTE), &f, err);
-    if (rc == 0) rc = mend_all(c, &head.entry, !(what & BW_REPAIR_COPIES), &f, err);
+    const bool archive = bwi_catalog_is_archive(c, &head);
+    if (head.damaged && archive) say_archive(c, &head, &f);
+    if (head.damaged && !archive) rc = repair_history(c, &head, !(what & BW_REPAIR_HISTORY), &f, err);
+    if (!head.damaged && archive) rc = promote(c, !(what & BW_REPAIR_PROMOTE), &f, err);
+    if (rc == 0) rc = bwi_catalog_head(c, &now, err); /* which a new era may have changed */
+    if (rc == 0) rc = say_not(c, &now, &f, err);
+    if (rc == 0) rc = mend_all(c, &now.entry, !(what & BW_REPAIR_COPIES), &f, err);
     if (rc == 0 && f.count == 0) bwi_findings_add(&f, 0, 0, "remote", NULL, "history", "", "nothing is to be repaired");
     bwi_head_fini(&head);
+    bwi_head_fini(&now);
     if (rc == 0) return bwi_list_of_findings(&f, ret_list, err);
     bwi_findings_fini(&f);
     return rc;
