@@ -4,10 +4,11 @@
 
     tools/run_tests.py [--list] BUILD[:KIND] ... [-- NAME ...]
 
-KIND is plain, clang, asan or tsan. NAME is a test, a suite, or a pattern such as "history*". Sanitizer builds leave
-out what would only run again (suites structure, headers, docs, install, model) and what is too big for them (large);
-the one for threads leaves out what is about processes or single threads (no-tsan). A build that fails counts as one
-failed test. The last line is "N passed, N failed".
+KIND is plain, clang, coverage, asan or tsan. NAME is a test, a suite, or a pattern such as "history*". Sanitizer builds
+leave out what would only run again (suites structure, headers, docs, install, model) and what is too big for them
+(large); the one for threads leaves out what is about processes or single threads (no-tsan). The one for coverage runs
+what is not repeated for its own sake, and says afterwards which lines of src/ that ran. A build that fails counts as
+one failed test. The last line is "N passed, N failed".
 """
 
 import dataclasses
@@ -23,8 +24,10 @@ import time
 
 MESON = os.environ.get("MESON") or ("/usr/bin/meson" if os.path.exists("/usr/bin/meson") else "meson")
 WHOLE = {"plain", "clang"}
+COUNTED = {"unit", "sim", "fuzz", "integration", "cli"}
+COVERED = ["--list", "--lines", "97", "--branches", "85"]
 ONCE = {"structure", "headers", "docs", "install", "large", "model"}
-SLOWER = {"plain": 1, "clang": 1, "asan": 3, "tsan": 8}  # how much longer a test may take
+SLOWER = {"plain": 1, "clang": 1, "coverage": 3, "asan": 3, "tsan": 8}  # how much longer a test may take
 SANITIZER_OPTIONS = {
     "ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1",
     "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
@@ -49,7 +52,8 @@ def tests_of(build, kind):
     for test in json.loads(listing.stdout):
         suites = {suite.split(":")[-1] for suite in test["suite"]}
         left_out = ONCE | ({"no-tsan"} if kind == "tsan" else set())
-        if kind in WHOLE or not suites & left_out:
+        counted = kind != "coverage" or suites & COUNTED
+        if counted and (kind in WHOLE or not suites & left_out):
             found[test["name"]] = suites
     return found
 
@@ -88,7 +92,8 @@ def run(build, kind, chosen, count):
     command += ["--timeout-multiplier", str(SLOWER[kind]), *chosen]
     env = {**SANITIZER_OPTIONS, **os.environ}
     started = time.time()
-    subprocess.run((without_address_randomisation() if kind not in WHOLE else []) + command, env=env, check=False)
+    prefix = without_address_randomisation() if kind in ("asan", "tsan") else []
+    subprocess.run(prefix + command, env=env, check=False)
     log = pathlib.Path(build) / "meson-logs/testlog.json"
     if not log.is_file() or log.stat().st_mtime < started - 1:
         print(f"{build}: meson test left no log")
@@ -109,6 +114,21 @@ def run(build, kind, chosen, count):
     if len(lines) < len(chosen):
         print(f"{build}: {len(chosen)} tests were to run, {len(lines)} did")
         count.failed += len(chosen) - len(lines)
+
+
+def forget_counts(build):
+    for path in pathlib.Path(build).rglob("*.gcda"):
+        path.unlink()
+
+
+def look_at_counts(build, count):
+    """What of src/ the tests have run. It counts as a test: a share that has fallen is a failure."""
+    command = [sys.executable, str(pathlib.Path(__file__).with_name("coverage.py")), *COVERED, build]
+    if subprocess.run(command, check=False).returncode:
+        print("failed (coverage): less was run than must be")
+        count.failed += 1
+    else:
+        count.passed += 1
 
 
 def main(argv):
@@ -132,8 +152,12 @@ def main(argv):
         for name in unknown:
             print(f"failed ({kind}): {name}: no such test or suite; ./dev test --list shows all")
             count.failed += 1
+        if kind == "coverage":
+            forget_counts(build)
         if chosen:
             run(build, kind, chosen, count)
+        if kind == "coverage" and not names:
+            look_at_counts(build, count)
     if count.skipped:
         print(f"{count.skipped} skipped")
     print(f"{count.passed} passed, {count.failed} failed", flush=True)
