@@ -56,6 +56,8 @@ bool disk_process_is_dead(const struct disk_process *p);
 void disk_process_free(struct disk_process *p);
 /* Before the n-th change or fsync from now on (1: the next), `stop` is called: it may kill, crash, or do nothing. */
 void disk_stop_at(struct disk_process *p, uint64_t n, void (*stop)(void *user), void *user);
+/* Likewise, before the n-th fsync of a directory of this name, or of any: there names can be seen that are not safe. */
+void disk_stop_at_sync(struct disk_process *p, const char *name, uint64_t n, void (*stop)(void *user), void *user);
 uint64_t disk_changes(const struct disk_process *p); /* so far */
 unsigned disk_open_files(const struct disk_process *p);
 

@@ -3,6 +3,7 @@
 #include "disk_private.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,7 +27,9 @@ struct disk_process {
         struct disk *disk;
     } mounts[DISKS_MAX];
     struct disk_file files[FILES_MAX];
-    uint64_t changes, stop_at;
+    uint64_t changes, stop_at;    /* 0: never */
+    uint64_t syncs, stop_at_sync; /* of directories of this name; likewise */
+    const char *stop_name;        /* NULL: of any */
     void (*stop)(void *user);
     void *stop_user;
 };
@@ -46,6 +49,14 @@ static int change(struct bwi_os *os) {
     if (p->dead) return -EIO;
     if (++p->changes == p->stop_at) p->stop(p->stop_user);
     return p->dead ? -EIO : 0;
+}
+
+/* The same, before an fsync of a directory. */
+static int change_by_sync(struct bwi_os *os, const struct disk_inode *i) {
+    struct disk_process *p = process_of(os);
+    const bool counts = i->type == BWI_OS_DIR && (p->stop_name == NULL || strcmp(i->name, p->stop_name) == 0);
+    if (!p->dead && counts && ++p->syncs == p->stop_at_sync) p->stop(p->stop_user);
+    return change(os);
 }
 
 /* --- descriptors ---- */
@@ -254,8 +265,9 @@ static int sim_reserve(struct bwi_os *os, int fd, uint64_t bytes) {
 
 static int sim_fsync(struct bwi_os *os, int fd) {
     struct disk_file *f = NULL;
-    int rc = change(os);
-    if (rc == 0) rc = file_at(os, fd, &f);
+    int rc = file_at(os, fd, &f);
+    if (rc == 0) rc = change_by_sync(os, f->inode);
+    if (rc == 0) rc = file_at(os, fd, &f); /* the disk may have crashed */
     if (rc != 0) return rc;
     struct disk *d = f->disk;
     const bool fails = d->fail_fsync > 0 && --d->fail_fsync == 0;
@@ -340,7 +352,9 @@ static int sim_mkdir(struct bwi_os *os, int dirfd, const char *path) {
     if (rc == 0) rc = walk_parent(os, dirfd, path, &dir, &leaf);
     if (rc != 0) return rc;
     if (disk_lookup(dir, leaf) != NULL) return -EEXIST;
-    disk_set_entry(dir, leaf, disk_inode_new(dir->disk, BWI_OS_DIR));
+    struct disk_inode *made = disk_inode_new(dir->disk, BWI_OS_DIR);
+    (void)snprintf(made->name, sizeof made->name, "%.31s", leaf);
+    disk_set_entry(dir, leaf, made);
     return 0;
 }
 
@@ -503,6 +517,13 @@ void disk_process_free(struct disk_process *p) {
 
 void disk_stop_at(struct disk_process *p, uint64_t n, void (*stop)(void *user), void *user) {
     p->stop_at = n > 0 ? p->changes + n : 0;
+    p->stop = stop;
+    p->stop_user = user;
+}
+
+void disk_stop_at_sync(struct disk_process *p, const char *name, uint64_t n, void (*stop)(void *user), void *user) {
+    p->stop_at_sync = n > 0 ? p->syncs + n : 0;
+    p->stop_name = name;
     p->stop = stop;
     p->stop_user = user;
 }

@@ -43,6 +43,7 @@ struct disk_inode {
     enum disk_block size;
     unsigned client; /* who wrote last */
     /* a directory */
+    char name[32]; /* that it was made under, cut */
     struct disk_entry *entries;
     size_t entry_count;
 };

@@ -412,6 +412,22 @@ static void a_process_stops_before_the_change_at_which_it_was_to_stop(void **sta
     close_stage(&s);
 }
 
+static void a_process_stops_before_the_sync_of_a_directory_at_which_it_was_to_stop(void **state) {
+    struct stage s;
+    (void)state;
+    open_stage(&s, NULL);
+    disk_stop_at_sync(s.p, "d", 2, kill_it, s.p);
+    assert_int_equal(s.os->mkdir(s.os, s.root, "d"), 0);
+    assert_int_equal(sync_dir(&s, "d"), 0);
+    assert_int_equal(sync_dir(&s, "."), 0);
+    make_synced(&s, "d/a", "1", 1);
+    const int fd = s.os->open_dir(s.os, s.root, "d");
+    assert_int_equal(s.os->fsync(s.os, fd), -EIO);
+    assert_true(disk_process_is_dead(s.p));
+    assert_false(disk_is_safe(s.d));
+    close_stage(&s);
+}
+
 static void a_full_disk_says_so_and_has_room_again_when_something_goes(void **state) {
     const struct disk_model small = {.capacity_bytes = 1000};
     struct stage s;
@@ -515,6 +531,7 @@ int main(void) {
         cmocka_unit_test(a_crash_leaves_no_descriptor_and_no_lock),
         cmocka_unit_test(a_client_that_is_lost_takes_its_own_unsynced_bytes_and_no_name),
         cmocka_unit_test(a_process_stops_before_the_change_at_which_it_was_to_stop),
+        cmocka_unit_test(a_process_stops_before_the_sync_of_a_directory_at_which_it_was_to_stop),
         cmocka_unit_test(a_full_disk_says_so_and_has_room_again_when_something_goes),
         cmocka_unit_test(whoever_lives_sees_what_a_kernel_would_show),
     };

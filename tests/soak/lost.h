@@ -48,6 +48,7 @@ struct lost {
     struct lost_aim {
         struct lost *x;
         struct part *part;
+        bool at_name;
     } aims[PARTS_MAX];
     unsigned blows_left; /* that may still fall at a call of somebody, or when somebody is told something */
     uint64_t launch_ns[LAUNCHES_MAX]; /* when each was started */

@@ -49,7 +49,8 @@ static bool is_certain(int status) {
 static void maybe_strike(struct lost *x, struct part *p, unsigned percent) {
     if (x->s.quiet || x->blows_left == 0 || !system_chance(&x->s, percent)) return;
     x->blows_left--;
-    lost_strike(x, (enum blow)system_random(&x->s, BLOWS), p->node, p);
+    const enum blow blow = system_chance(&x->s, 40) ? BLOW_ALL : (enum blow)system_random(&x->s, BLOWS);
+    lost_strike(x, blow, p->node, p);
 }
 
 void lost_told(struct system *s, struct part *p, const struct bwi_save *v, enum bw_level level, int status) {
@@ -67,7 +68,7 @@ void lost_told(struct system *s, struct part *p, const struct bwi_save *v, enum 
         if (a->committed) violated(s, "%s was told both committed and %s", text_of(&v->id).s, bw_status_name(status));
         a->dead = true;
     }
-    if (level > BW_CAPTURED) maybe_strike(x, p, 8);
+    if (level > BW_CAPTURED) maybe_strike(x, p, level == BW_COMMITTED ? 40 : 6);
 }
 
 void lost_destroyed(struct lost *x, unsigned node) {
@@ -142,7 +143,7 @@ void lost_opened(struct system *s, struct part *p, const struct bwi_session *o) 
     from->world = o->resume.world;
     from->resumed = x->destroyed_ns < started_ns(x, o); /* what it chose may have been on that node */
     if (o->resume.committed) from->committed = true;
-    maybe_strike(x, p, 5);
+    maybe_strike(x, p, 15);
 }
 
 /* --- the log ---- */

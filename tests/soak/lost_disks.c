@@ -66,22 +66,30 @@ void lost_strike(struct lost *x, enum blow blow, unsigned node, struct part *par
     lost_fail_syncs(x);
 }
 
+/* One that is only killed leaves names that can be seen and are not safe: others may count on them. */
 static void strike_here(void *user) {
     struct lost_aim *a = user;
     struct lost *x = a->x;
     if (x->blows_left == 0 || x->s.quiet) return;
     x->blows_left--;
-    lost_strike(x, (enum blow)system_random(&x->s, BLOWS), a->part->node, a->part);
+    const bool kill = system_chance(&x->s, a->at_name ? 80 : 30);
+    lost_strike(x, kill ? BLOW_KILL : (enum blow)system_random(&x->s, BLOWS), a->part->node, a->part);
 }
 
 /* --- hooks ---- */
 
+/* Somewhere on its way, or between a name that others wait for and the sync of its directory. */
 static void aim(struct lost *x, struct part *p) {
+    static const char *const names[] = {"groups", "groups", "history", "failed", NULL};
     static const uint64_t reaches[] = {20, 100, 400};
+    struct disk_process *process = x->processes[p->number];
+    struct lost_aim *a = &x->aims[p->number];
     if (x->blows_left == 0 || x->s.quiet || !system_chance(&x->s, 60)) return;
-    x->aims[p->number] = (struct lost_aim){.x = x, .part = p};
-    disk_stop_at(x->processes[p->number], 1 + system_random(&x->s, reaches[system_random(&x->s, 3)]), strike_here,
-                 &x->aims[p->number]);
+    *a = (struct lost_aim){.x = x, .part = p, .at_name = system_chance(&x->s, 60)};
+    if (a->at_name)
+        disk_stop_at_sync(process, names[system_random(&x->s, 5)], 1 + system_random(&x->s, 4), strike_here, a);
+    else
+        disk_stop_at(process, 1 + system_random(&x->s, reaches[system_random(&x->s, 3)]), strike_here, a);
 }
 
 static struct bwi_io *open_io(struct system *s, struct part *p) {

@@ -39,11 +39,11 @@ static void draw(struct run *q) {
     s->single_tier = system_chance(s, 15);
     s->retention.keep_last = system_chance(s, 40) ? 1 : 0;
     s->quota = system_chance(s, 25) ? 30000 : 0;
-    x->friendly = system_chance(s, 15);
+    x->friendly = system_chance(s, 8);
     x->failing_syncs = system_chance(s, 15);
     x->grace_ms = system_chance(s, 50) ? 0 : 3600000;
     x->delay_ns = (system_chance(s, 50) ? 1 : 30) * BWI_NS_PER_MS;
-    x->blows_left = 1 + (unsigned)system_random(s, 3);
+    x->blows_left = 1 + (unsigned)system_random(s, 4);
     x->blow_ns = system_chance(s, 30) ? s->env.now + system_random(s, 20000) * BWI_NS_PER_MS : BWI_NEVER;
     s->launch_count = 1 + (unsigned)system_random(s, 3);
     for (unsigned i = 0; i < s->launch_count; i++) {
