@@ -8,7 +8,7 @@
 #include "checkpoint/window.h"
 #include <stdlib.h>
 
-enum holds_state { HOLDS_LIST, HOLDS_LISTED, HOLDS_GROUPS, HOLDS_SUMMARIES, HOLDS_END };
+enum holds_state { HOLDS_LIST, HOLDS_LISTED, HOLDS_GROUPS, HOLDS_SETTLE, HOLDS_SUMMARIES, HOLDS_END };
 
 struct place {
     struct bwi_id id;
@@ -93,6 +93,36 @@ static void take_groups(void *user, size_t i, struct bwi_store_op *op, struct bw
     }
 }
 
+static bool has_places(const struct bwi_holds_work *w, const struct bwi_id *id) {
+    for (size_t i = 0; i < w->place_count; i++)
+        if (bwi_id_eq(&w->places[i].id, id)) return true;
+    return false;
+}
+
+static void drop_places(struct bwi_holds_work *w, const struct bwi_id *id) {
+    size_t kept = 0;
+    for (size_t i = 0; i < w->place_count; i++)
+        if (!bwi_id_eq(&w->places[i].id, id)) w->places[kept++] = w->places[i];
+    w->place_count = kept;
+}
+
+static bool send_sync(void *user, size_t i, struct bwi_call *call) {
+    struct bwi_holds *h = user;
+    if (!h->settle || !has_places(h->w, &h->w->ids[i])) return false;
+    const struct bwi_key key = bwi_key_groups(h->ctx->run, &h->w->ids[i]);
+    bwi_call_prepare(call, BWI_STORE_SYNC, key.s);
+    bwi_call_submit(call, &h->task, store_of(h));
+    return true;
+}
+
+static void take_sync(void *user, size_t i, struct bwi_store_op *op, struct bw_error *err) {
+    struct bwi_holds *h = user;
+    const struct bwi_id *id = &h->w->ids[i];
+    if (op->error.status == 0) return;
+    drop_places(h->w, id);
+    if (!pass_over(h, id, &op->error, err)) (void)bwi_error_copy(err, &op->error);
+}
+
 static bool send_summary(void *user, size_t i, struct bwi_call *call) {
     struct bwi_holds *h = user;
     const struct place *p = &h->w->places[i];
@@ -155,13 +185,15 @@ static enum bwi_step finish(struct bwi_holds *h) {
 
 static enum bwi_step holds_step(struct bwi_task *t) {
     static const struct bwi_window_ops groups = {send_groups, take_groups};
+    static const struct bwi_window_ops syncs = {send_sync, take_sync};
     static const struct bwi_window_ops summaries = {send_summary, take_summary};
     struct bwi_holds *h = bwi_container_of(t, struct bwi_holds, task);
     if (h->state == HOLDS_LISTED && t->pending > 0) return BWI_STEP_WAIT;
     switch ((enum holds_state)h->state) {
     case HOLDS_LIST: return list(h);
     case HOLDS_LISTED: return listed(h);
-    case HOLDS_GROUPS: return run_window(h, h->w->id_count, &groups, HOLDS_SUMMARIES);
+    case HOLDS_GROUPS: return run_window(h, h->w->id_count, &groups, HOLDS_SETTLE);
+    case HOLDS_SETTLE: return run_window(h, h->w->id_count, &syncs, HOLDS_SUMMARIES);
     case HOLDS_SUMMARIES: return run_window(h, h->w->place_count, &summaries, HOLDS_END);
     case HOLDS_END: break;
     }

@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum mark_state { MARK_PUT, MARK_DONE };
+enum mark_state { MARK_PUT, MARK_DONE, MARK_SYNCED };
 
 static enum bwi_step end(struct bwi_mark_put *m) {
     char id[BWI_ID_TEXT_BYTES];
@@ -24,6 +24,16 @@ static enum bwi_step put(struct bwi_mark_put *m) {
         m->damaged ? bwi_key_damaged(m->ctx->run, &m->id, m->group) : bwi_key_failed(m->ctx->run, &m->id, m->group);
     bwi_call_create(&m->call, &m->task, m->ctx->tier[BWI_TIER_REMOTE], key.s, bwi_buf_span(&m->bytes));
     m->state = MARK_DONE;
+    return BWI_STEP_WAIT;
+}
+
+/* Somebody else's mark is there, who may have died before its name was durable. */
+static enum bwi_step sync_other(struct bwi_mark_put *m) {
+    const struct bwi_key dir =
+        m->damaged ? bwi_key_damaged_dir(m->ctx->run, &m->id) : bwi_key_failed_dir(m->ctx->run, &m->id);
+    bwi_call_prepare(&m->call, BWI_STORE_SYNC, dir.s);
+    bwi_call_submit(&m->call, &m->task, m->ctx->tier[BWI_TIER_REMOTE]);
+    m->state = MARK_SYNCED;
     return BWI_STEP_WAIT;
 }
 
@@ -47,9 +57,11 @@ static enum bwi_step mark_step(struct bwi_task *t) {
         if (encode(m, &t->error) < 0) return end(m);
         return put(m);
     case MARK_DONE:
-        if (e->status != BW_E_EXISTS) (void)bwi_error_copy(&t->error, e);
+        if (e->status == BW_E_EXISTS) return sync_other(m);
         break;
+    case MARK_SYNCED: break;
     }
+    (void)bwi_error_copy(&t->error, e);
     return end(m);
 }
 

@@ -13,6 +13,7 @@ enum publish_state {
     PUBLISH_SUMMARY_PUT,
     PUBLISH_LOOK, /* something else is there: what does its summary say? */
     PUBLISH_LOOKED,
+    PUBLISH_SYNCED, /* ... the same: and it is durable */
     PUBLISH_END,
 };
 
@@ -110,6 +111,25 @@ static enum bwi_step look(struct bwi_publish *p) {
     return wait_in(p, PUBLISH_LOOKED);
 }
 
+/* It says the same. Who put it may have died before that name, or the layout's, was durable. */
+static enum bwi_step sync_other(struct bwi_publish *p) {
+    const struct bwi_id *id = &p->summary->id;
+    const struct bwi_key dirs[] = {bwi_key_groups(p->ctx->run, id),
+                                   bwi_key_layouts_of(p->ctx->run, id->attempt, id->nonce)};
+    bw_error_clear(&p->task.error);
+    for (int i = 0; i < 2; i++) {
+        bwi_call_prepare(&p->calls[i], BWI_STORE_SYNC, dirs[i].s);
+        bwi_call_submit(&p->calls[i], &p->task, p->store);
+    }
+    return wait_in(p, PUBLISH_SYNCED);
+}
+
+static enum bwi_step other_synced(struct bwi_publish *p) {
+    for (int i = 0; i < 2; i++) (void)bwi_error_copy(&p->task.error, &p->calls[i].op.error);
+    p->was_complete = p->task.error.status == 0;
+    return go(p, PUBLISH_END);
+}
+
 /* The error that brought us here stays, unless the summary that is there names our layout and content. */
 static enum bwi_step looked(struct bwi_publish *p) {
     const struct bwi_store_op *op = &p->calls[SUMMARY].op;
@@ -124,11 +144,8 @@ static enum bwi_step looked(struct bwi_publish *p) {
         return go(p, PUBLISH_END);
     }
     if (there && bwi_id_eq(&s.id, &want->id) && s.group == want->group && bwi_sha_eq(&s.layout, &want->layout) &&
-        bwi_sha_eq(&s.content, &want->content)) {
-        bw_error_clear(&p->task.error);
-        p->was_complete = true;
-        return go(p, PUBLISH_END);
-    }
+        bwi_sha_eq(&s.content, &want->content))
+        return sync_other(p);
     if (!there && op->error.status != BW_E_NOTFOUND) {
         bw_error_clear(&p->task.error);
         (void)bwi_error_copy(&p->task.error, &op->error);
@@ -148,6 +165,7 @@ static enum bwi_step publish_step(struct bwi_task *t) {
     case PUBLISH_SUMMARY_PUT: return summary_put(p);
     case PUBLISH_LOOK: return look(p);
     case PUBLISH_LOOKED: return looked(p);
+    case PUBLISH_SYNCED: return other_synced(p);
     case PUBLISH_END: break;
     }
     return finish(p);

@@ -21,6 +21,7 @@ enum resolve_state {
     RESOLVE_LIST,              /* checkpoints/ of the authority */
     RESOLVE_CANDIDATE,         /* take the next one */
     RESOLVE_CANDIDATE_GROUPS,  /* its groups/ and failed/ were listed */
+    RESOLVE_CANDIDATE_SYNCED,  /* its groups/ is durable */
     RESOLVE_CANDIDATE_SUMMARY, /* a summary was read */
     RESOLVE_COMMITTED,         /* take the next committed one */
     RESOLVE_MANIFEST,          /* its manifest was read, damaged/ was listed */
@@ -199,6 +200,16 @@ static bool count_holds(struct bwi_resolve *r) {
     return true;
 }
 
+/* Who brought a group there may have died before its summary's name was durable, and the launch is going to count on
+ * it. */
+static enum bwi_step sync_groups(struct bwi_resolve *r) {
+    const struct bwi_key groups = bwi_key_groups(r->ctx->run, &r->w->c.id);
+    r->state = RESOLVE_CANDIDATE_SYNCED;
+    bwi_call_prepare(&r->w->list, BWI_STORE_SYNC, groups.s);
+    bwi_call_submit(&r->w->list, &r->task, authority(r));
+    return BWI_STEP_WAIT;
+}
+
 /* Is it whole? Then the refs of groups that only the authority has are read from their summaries. */
 static enum bwi_step weigh(struct bwi_resolve *r) {
     struct bwi_resolve_work *w = r->w;
@@ -212,11 +223,21 @@ static enum bwi_step weigh(struct bwi_resolve *r) {
         if (strlen(name) == 6 && bwi_dec_padded_u64(name, 6, &group) && group < w->c.groups)
             w->in_authority[group] = true;
     }
-    for (uint32_t g = 0; g < w->c.groups; g++)
+    bool all_held = true;
+    for (uint32_t g = 0; g < w->c.groups; g++) {
         if (!w->have[g] && !w->in_authority[g]) return BWI_STEP_AGAIN;
+        all_held = all_held && w->have[g];
+    }
     w->group = 0;
     r->state = RESOLVE_CANDIDATE_SUMMARY;
     bwi_call_fini(&w->list);
+    return all_held ? BWI_STEP_AGAIN : sync_groups(r);
+}
+
+static enum bwi_step groups_synced(struct bwi_resolve *r) {
+    if (r->w->list.op.error.status < 0) return fail(r, &r->w->list.op.error);
+    r->state = RESOLVE_CANDIDATE_SUMMARY;
+    bwi_call_fini(&r->w->list);
     return BWI_STEP_AGAIN;
 }
 
@@ -443,6 +464,7 @@ static enum bwi_step resolve_step(struct bwi_task *t) {
     case RESOLVE_LIST: return collect(r);
     case RESOLVE_CANDIDATE: return next_candidate(r);
     case RESOLVE_CANDIDATE_GROUPS: return weigh(r);
+    case RESOLVE_CANDIDATE_SYNCED: return groups_synced(r);
     case RESOLVE_CANDIDATE_SUMMARY: return read_summaries(r);
     case RESOLVE_COMMITTED: return look_at_committed(r);
     case RESOLVE_MANIFEST: return look_at_manifest(r);

@@ -63,6 +63,7 @@ struct bwi_holds {
     struct bwi_context *ctx;
     struct bwi_store *store; /* NULL: the local tier */
     bool pass_over;          /* what cannot be read is passed over and named in `unread`, and fails nothing */
+    bool settle;             /* names are made durable before they count: who put them may have died before that */
     /* out: owned by the caller (bwi_holds_fini) */
     struct bwi_summary *list; /* ascending by (id, group) */
     size_t count, cap;

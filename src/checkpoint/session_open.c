@@ -125,7 +125,7 @@ static enum bwi_step start_holds(struct bwi_open *o) {
     if (o->ids.task.error.status < 0) return fail(o, &o->ids.task.error);
     o->state = OPEN_LOOK;
     if (!o->s->ctx->tier[BWI_TIER_LOCAL]) return BWI_STEP_AGAIN;
-    o->holds = (struct bwi_holds){.ctx = o->s->ctx, .pass_over = true};
+    o->holds = (struct bwi_holds){.ctx = o->s->ctx, .pass_over = true, .settle = true};
     bwi_holds_start(&o->holds, o->task.loop, &o->task);
     return BWI_STEP_WAIT;
 }

@@ -113,6 +113,28 @@ static void another_writer_with_the_same_content_was_first(void **state) {
     world_close(&w);
 }
 
+static void the_summary_of_another_writer_counts_only_once_it_is_durable(void **state) {
+    static const char *const dirs[] = {"/groups/", "layouts/"};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct world w;
+        struct made first, second;
+        world_open(&w, 2, 64 * KIB);
+        made_open(&first, &w, FAR, &ID, GROUP, 1);
+        made_put(&first, &w, FAR);
+        w.ctx.writer++;
+        made_open(&second, &w, FAR, &ID, GROUP, 1);
+        struct bwi_publish p = made_publish(&second, &w, FAR);
+        bwi_bucket_fail_next(w.bucket[FAR], BWI_STORE_SYNC, dirs[i], BW_E_IO, false);
+        run_publish(&w, &p);
+        assert_fails(p.task.error.status, BW_E_IO, &p.task.error, dirs[i]);
+        assert_false(p.was_complete);
+        made_close(&first);
+        made_close(&second);
+        world_close(&w);
+    }
+}
+
 static void another_content_under_the_same_id_is_refused(void **state) {
     (void)state;
     for (int with_summary = 0; with_summary < 2; with_summary++) {
@@ -361,6 +383,23 @@ static void the_first_mark_counts(void **state) {
     }
 }
 
+static void the_mark_of_another_counts_only_once_it_is_durable(void **state) {
+    static const char *const dirs[] = {"/failed/", "/damaged/"};
+    (void)state;
+    for (int damaged = 0; damaged < 2; damaged++) {
+        struct world w;
+        world_open(&w, 1, 64 * KIB);
+        struct bwi_mark_put first = mark_of(&w, "the disk is full");
+        struct bwi_mark_put second = mark_of(&w, "something else");
+        first.damaged = second.damaged = damaged;
+        run_mark(&w, &first);
+        bwi_bucket_fail_next(w.bucket[FAR], BWI_STORE_SYNC, dirs[damaged], BW_E_IO, false);
+        run_mark(&w, &second);
+        assert_fails(second.task.error.status, BW_E_IO, &second.task.error, "sync");
+        world_close(&w);
+    }
+}
+
 static void a_reason_that_is_no_clean_line_is_cleaned(void **state) {
     (void)state;
     struct world w;
@@ -406,6 +445,7 @@ int main(void) {
         cmocka_unit_test(publishing_twice_creates_nothing_more),
         cmocka_unit_test(a_known_layout_is_not_sent),
         cmocka_unit_test(another_writer_with_the_same_content_was_first),
+        cmocka_unit_test(the_summary_of_another_writer_counts_only_once_it_is_durable),
         cmocka_unit_test(another_content_under_the_same_id_is_refused),
         cmocka_unit_test(a_summary_that_says_the_same_counts_even_over_a_damaged_content),
         cmocka_unit_test(a_layout_with_other_bytes_is_refused),
@@ -417,6 +457,7 @@ int main(void) {
         cmocka_unit_test(stopped_anywhere_it_leaves_no_false_summary_and_can_be_done_again),
         cmocka_unit_test(without_memory_it_fails_and_leaves_nothing_behind),
         cmocka_unit_test(the_first_mark_counts),
+        cmocka_unit_test(the_mark_of_another_counts_only_once_it_is_durable),
         cmocka_unit_test(a_reason_that_is_no_clean_line_is_cleaned),
         cmocka_unit_test(a_mark_whose_answer_is_lost_is_put_again),
         cmocka_unit_test(a_mark_that_cannot_be_written_says_so),

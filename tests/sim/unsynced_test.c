@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What somebody made and never synced, and others count on: whole jobs on disks that forget. A process dies between
+ * giving a name and syncing its directory, the next launch goes on from what it sees, the power fails, and the launch
+ * after it must go on from the same. */
+#include "cluster_job.h"
+#include "disk.h"
+
+#define SEEDS 12u
+
+struct site {
+    struct cluster c;
+    struct disk *remote, *local;
+    struct disk_process *processes[8];
+    unsigned process_count;
+    uint64_t stop_sync; /* the next process dies before its n-th fsync of a directory groups/; 0: never */
+};
+
+static void kill_it(void *user) {
+    disk_process_kill(user);
+}
+
+static int open_io(struct cluster *c, unsigned node, struct bwi_io **ret, struct bw_error *err) {
+    struct site *s = c->user;
+    struct disk_process *p = disk_process_new(node);
+    s->processes[s->process_count++] = p;
+    disk_attach(p, "remote", s->remote);
+    disk_attach(p, "local", s->local);
+    disk_stop_at_sync(p, "groups", s->stop_sync, kill_it, p);
+    s->stop_sync = 0;
+    const struct bwi_io_options o = {.os = disk_os(p)};
+    return bwi_io_open(&o, ret, err);
+}
+
+static int open_tier(struct cluster *c, unsigned node, enum bwi_tier tier, struct bwi_loop *loop,
+                     struct bwi_store **ret, struct bw_error *err) {
+    const struct bwi_store_options o = {.loop = loop, .create = true};
+    (void)c;
+    (void)node;
+    return bwi_store_open(tier == BWI_TIER_REMOTE ? "/remote/bw" : "/local/bw", &o, ret, err);
+}
+
+static const struct cluster_stores stores = {open_io, open_tier};
+
+static void open_site(struct site *s, uint64_t seed) {
+    *s = (struct site){0};
+    cluster_init(&s->c, seed);
+    s->c.stores = &stores;
+    s->c.user = s;
+    s->remote = disk_new(&s->c.env.env, &(struct disk_model){.is_remote = true, .device = 1});
+    s->local = disk_new(&s->c.env.env, &(struct disk_model){.device = 2});
+}
+
+static void close_site(struct site *s) {
+    cluster_fini(&s->c);
+    for (unsigned i = 0; i < s->process_count; i++) disk_process_free(s->processes[i]);
+    disk_free(s->remote);
+    disk_free(s->local);
+}
+
+static bool has_died(struct cluster *c, void *user) {
+    (void)c;
+    return disk_process_is_dead(user);
+}
+
+/* A launch saves step 1 and dies before its n-th sync of a directory groups/. */
+static void die_at(struct site *s, uint64_t sync) {
+    struct bwi_save *v[1];
+    s->stop_sync = sync;
+    open_all(&s->c, 0, &(struct launch){.launch = "dies", .world = 1});
+    save_all(&s->c, 0, 1, 1, v);
+    assert_true(cluster_run(&s->c, has_died, s->processes[s->process_count - 1], 60000));
+    cluster_kill(&s->c, 0);
+}
+
+static void go_on(struct site *s, unsigned slot, const char *launch) {
+    open_all(&s->c, slot, &(struct launch){.launch = launch, .world = 1});
+    assert_true(s->c.ranks[slot].session->resume.from_checkpoint);
+    assert_int_equal(s->c.ranks[slot].session->resume.id.step, 1);
+}
+
+static void lose_power(struct site *s, unsigned slot, uint64_t seed) {
+    disk_process_kill(s->processes[s->process_count - 1]);
+    cluster_kill(&s->c, slot);
+    disk_crash(s->local, seed);
+    disk_crash(s->remote, seed);
+}
+
+static void what_a_launch_goes_on_from_on_its_node_stays_there(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        struct site s;
+        open_site(&s, seed);
+        die_at(&s, 1);
+        go_on(&s, 1, "sees");
+        lose_power(&s, 1, seed);
+        go_on(&s, 2, "after");
+        check_resumed(&s.c, 2, 1);
+        close_site(&s);
+    }
+}
+
+static void what_a_launch_goes_on_from_in_the_authority_stays_there(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        struct site s;
+        open_site(&s, seed);
+        die_at(&s, 2);      /* the first is that of the local tier */
+        disk_free(s.local); /* the node is lost, and another one takes its place */
+        s.local = disk_new(&s.c.env.env, &(struct disk_model){.device = 3});
+        go_on(&s, 1, "sees");
+        lose_power(&s, 1, seed);
+        go_on(&s, 2, "after");
+        check_resumed(&s.c, 2, 1);
+        close_site(&s);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_a_launch_goes_on_from_on_its_node_stays_there),
+        cmocka_unit_test(what_a_launch_goes_on_from_in_the_authority_stays_there),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
