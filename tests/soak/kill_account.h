@@ -38,6 +38,7 @@ struct kill_launch {
     unsigned saves;
     struct kill_save_plan plan[KILL_SAVES];
     uint32_t keep_last;
+    uint64_t quota_bytes;
     bool calm;    /* nobody dies: all must go well */
     bool no_rank; /* no rank dies before the others have ended: all must go well for the ranks */
     atomic_uint attempt;
@@ -57,7 +58,6 @@ struct kill_account {
     atomic_bool hit;     /* its victim has been hit */
     atomic_bool no_more; /* tools are to end */
     atomic_bool violated;
-    unsigned woken;      /* the launch whose rank 0 is stopped and woken; KILL_LAUNCHES: none */
     uint32_t keep_least; /* no retention keeps fewer; 0: nothing is ever retired */
     bool talk;
     char message[400];

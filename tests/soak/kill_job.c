@@ -80,6 +80,7 @@ static bool open_rank(struct rank *x) {
     o.io_timeout_ms = FAST(KILL_HANG_MS);
     o.open_timeout_ms = o.busy_timeout_ms = x->l->calm ? FAST(KILL_HANG_MS) : FAST(KILL_HANG_MS / 5);
     o.retention.keep_last = x->l->keep_last;
+    o.local_quota_bytes = x->l->quota_bytes;
     return bw_checkpointer_open(&o, &x->ck, &x->err) == 0 || failed(x, "open");
 }
 

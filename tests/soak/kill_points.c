@@ -113,6 +113,10 @@ enum kill_verb kill_point_verb(unsigned point) {
     return (enum kill_verb)(point % VERBS);
 }
 
+enum kill_kind kill_point_kind(unsigned point) {
+    return (enum kill_kind)(point / VERBS / CLASSES % KINDS);
+}
+
 void kill_point_name(unsigned point, char *ret, size_t bytes) {
     const unsigned verb = point % VERBS, class = point / VERBS % CLASSES;
     const unsigned kind = point / VERBS / CLASSES % KINDS, tier = point / VERBS / CLASSES / KINDS;
@@ -149,6 +153,7 @@ static const struct named_row {
     {"open 1", KIND_STORE, CLASS_TEMPORARY, BOTH, PUT, RANKS},
     {"open 1", KIND_STORE, CLASS_OBJECT, BOTH, LINK, RANKS},
     {"open 1", KIND_STORE, CLASS_DIRECTORY, BOTH, SYNC | MKDIR, RANKS},
+    {"open 1", KIND_OUTSIDE, CLASS_DIRECTORY, REMOTE, SYNC, RANKS},
     {"first of all", KIND_UPPER, CLASS_DIRECTORY, BOTH, SYNC | MKDIR, RANKS},
     {"open 4", KIND_INVENTORY, CLASS_TEMPORARY, REMOTE, PUT, RANKS},
     {"open 4", KIND_INVENTORY, CLASS_OBJECT, REMOTE, LINK, RANKS},
@@ -163,7 +168,7 @@ static const struct named_row {
     {"save 5, drain 7", KIND_CONTENT, CLASS_OBJECT, BOTH, LINK, RANKS | DRAIN},
     {"save 5, drain 7", KIND_PLACEMENT, CLASS_OBJECT, BOTH, LINK, RANKS | DRAIN},
     {"save 5, drain 7", KIND_LAYOUT, CLASS_TEMPORARY, BOTH, PUT, RANKS | DRAIN},
-    {"save 5, drain 7", KIND_LAYOUT, CLASS_OBJECT, BOTH, LINK, RANKS | DRAIN},
+    {"save 5, drain 7", KIND_LAYOUT, CLASS_OBJECT, BOTH, LINK | SYNC, RANKS | DRAIN},
     {"save 5, drain 7, commit 6", KIND_LAYOUT, CLASS_DIRECTORY, BOTH, SYNC | MKDIR, RANKS | DRAIN},
     {"save 5, drain 8", KIND_SUMMARY, CLASS_TEMPORARY, BOTH, PUT, RANKS | DRAIN},
     {"save 5, drain 8", KIND_SUMMARY, CLASS_OBJECT, BOTH, LINK, RANKS | DRAIN},
@@ -187,6 +192,7 @@ static const struct named_row {
     {"sweep 8", KIND_MANIFEST, CLASS_OBJECT, REMOTE, UNLINK, PRUNE},
     {"sweep 8", KIND_INDEX, CLASS_OBJECT, REMOTE, UNLINK, PRUNE},
     {"sweep 8", KIND_MARK, CLASS_OBJECT, REMOTE, UNLINK, PRUNE},
+    {"sweep 8", KIND_MARK, CLASS_DIRECTORY, REMOTE, RMDIR, PRUNE},
     {"sweep 8, room 6", KIND_CHECKPOINT, CLASS_DIRECTORY, BOTH, RMDIR, PRUNE},
     {"sweep 8", KIND_CHECKPOINT, CLASS_DIRECTORY, BOTH, SYNC, PRUNE},
     {"sweep 9, room 7", KIND_LAYOUT, CLASS_OBJECT, BOTH, UNLINK, PRUNE},

@@ -67,6 +67,7 @@ struct kill_object kill_object_of(const char *path, bool directory);
 
 unsigned kill_point(const struct kill_object *o, enum kill_verb verb);
 enum kill_verb kill_point_verb(unsigned point);
+enum kill_kind kill_point_kind(unsigned point);
 /* "sync remote/entry temporary". */
 void kill_point_name(unsigned point, char *ret, size_t bytes);
 

@@ -25,7 +25,8 @@ enum place { PLACE_RANK_0, PLACE_RANK_1, PLACE_PRUNE, PLACE_DRAIN, PLACE_LAST_0,
 /* About how many calls a process of each role makes in a whole launch. */
 static const unsigned lengths[KILL_ROLES] = {210, 165, 30, 25};
 
-#define SAVE_EVERY 100u /* runs after which the counts of points are kept */
+#define QUOTA_BYTES 30000u /* of four saves on the local tier: the newest, one that may still be, two in flight */
+#define SAVE_EVERY  100u   /* runs after which the counts of points are kept */
 
 /* In memory that all processes of a worker share. */
 struct stage {
@@ -82,15 +83,58 @@ static enum kill_role draw_role(struct run *x) {
 static void draw_aim(struct run *x, struct kill_aim *aim) {
     const struct kill_named named = kill_named_at(test_random(&x->random));
     const enum kill_role role = draw_role(x);
-    *aim = (struct kill_aim){.role = role, .n = 1 + below(x, lengths[role]), .directed = chance(x, 45)};
+    *aim = (struct kill_aim){.role = role, .n = 1 + below(x, lengths[role]), .directed = chance(x, 40)};
     if (aim->directed) {
         aim->role = named.role;
         aim->point = named.point;
-        aim->n = chance(x, 75) ? 1 : 2 + below(x, 4);
+        aim->n = chance(x, 80) ? 1 : 2 + below(x, 4);
     }
     aim->after = chance(x, 50);
     aim->freeze = chance(x, 8);
     aim->census = chance(x, 4);
+}
+
+static bool is_tool(enum kill_role role) {
+    return role == KILL_PRUNE || role == KILL_DRAIN;
+}
+
+static bool deletes(const struct kill_aim *aim) {
+    const enum kill_verb verb = kill_point_verb(aim->point);
+    return aim->directed && (verb == VERB_UNLINK || verb == VERB_RMDIR);
+}
+
+/* What only the launches after the first one come to. */
+static bool is_of_later_launch(const struct kill_aim *aim) {
+    const enum kill_kind kind = kill_point_kind(aim->point);
+    return deletes(aim) && aim->role == KILL_PRUNE && (kind == KIND_LAYOUT || kind == KIND_INVENTORY);
+}
+
+/* Sees to it that a point is come to that is seldom come to by itself. */
+static void lead_to(struct run *x, unsigned i) {
+    const struct kill_aim *aim = &x->aim[i];
+    struct kill_launch *l = &x->a->launch[i];
+    const bool marks = aim->directed && kill_point_kind(aim->point) == KIND_MARK;
+    if (aim->role == KILL_PRUNE) l->saves = 2 + below(x, KILL_SAVES - 1);
+    if (!marks && !(deletes(aim) && !is_tool(aim->role))) return;
+    if (l->saves == 1) l->plan[l->saves++] = l->plan[0];
+    l->plan[0].fate = FATE_CANCELLED;
+    if (!is_tool(aim->role)) l->plan[0].by = (unsigned)aim->role;
+}
+
+static void note_keeping(struct run *x, uint32_t keeps) {
+    if (keeps == 0 || keeps == UINT32_MAX) return;
+    if (x->a->keep_least == 0 || x->a->keep_least > keeps) x->a->keep_least = keeps;
+}
+
+static void draw_tools(struct run *x, unsigned i) {
+    static const uint32_t keeps[] = {0, 1, 1, 1, 2};
+    const enum kill_role role = x->aim[i].role;
+    struct kill_launch *l = &x->a->launch[i];
+    x->afterwards[i] = is_tool(role) && chance(x, role == KILL_DRAIN ? 70 : 40);
+    l->no_rank = is_tool(role) && !x->afterwards[i];
+    x->drains[i] = role == KILL_DRAIN || chance(x, 40);
+    x->prune_keeps[i] = role == KILL_PRUNE || chance(x, 40) ? keeps[below(x, 5)] : UINT32_MAX;
+    note_keeping(x, x->prune_keeps[i]);
 }
 
 static void draw_launch(struct run *x, unsigned i) {
@@ -98,18 +142,12 @@ static void draw_launch(struct run *x, unsigned i) {
     (void)snprintf(l->name, sizeof l->name, "launch%u", i);
     draw_saves(x, l);
     l->keep_last = chance(x, 25) ? 1 : 0;
-    if (l->keep_last > 0 && (x->a->keep_least == 0 || x->a->keep_least > 3)) x->a->keep_least = 3; /* in flight: 2 */
-    draw_aim(x, &x->aim[i]);
-    const enum kill_role role = x->aim[i].role;
-    const bool tool = role == KILL_PRUNE || role == KILL_DRAIN;
-    x->afterwards[i] = tool && chance(x, role == KILL_DRAIN ? 70 : 40);
-    l->no_rank = tool && !x->afterwards[i];
+    if (l->keep_last > 0) note_keeping(x, 3); /* in flight: 2 */
+    l->quota_bytes = chance(x, 25) ? QUOTA_BYTES : 0;
+    lead_to(x, i);
+    draw_tools(x, i);
     x->with_all[i] = chance(x, 40);
     x->patience_ms[i] = x->afterwards[i] ? 1 + below(x, 60) : below(x, chance(x, 75) ? 20 : 400);
-    x->drains[i] = role == KILL_DRAIN || chance(x, 40);
-    x->prune_keeps[i] = role == KILL_PRUNE || chance(x, 40) ? below(x, 3) : UINT32_MAX;
-    if (x->prune_keeps[i] == UINT32_MAX || x->prune_keeps[i] == 0) return;
-    if (x->a->keep_least == 0 || x->a->keep_least > x->prune_keeps[i]) x->a->keep_least = x->prune_keeps[i];
 }
 
 static void draw_last(struct run *x) {
@@ -118,6 +156,22 @@ static void draw_last(struct run *x) {
     l->saves = 1;
     l->plan[0].until = BW_COMMITTED;
     l->calm = true;
+    x->drains[x->crashes] = chance(x, 20);
+    x->prune_keeps[x->crashes] = chance(x, 20) ? below(x, 2) : UINT32_MAX;
+    note_keeping(x, x->prune_keeps[x->crashes]);
+}
+
+static void draw_aims(struct run *x) {
+    const unsigned n = below(x, 100);
+    x->crashes = n < 75 ? 1 : n < 95 ? 2 : 3;
+    for (unsigned i = 0; i < x->crashes; i++) draw_aim(x, &x->aim[i]);
+    if (is_of_later_launch(&x->aim[0])) {
+        x->aim[1] = x->aim[0];
+        x->aim[0].directed = x->aim[0].freeze = false;
+        if (x->crashes == 1) x->crashes = 2;
+    }
+    for (unsigned i = 0; i < x->crashes; i++)
+        if (x->aim[i].freeze) x->crashes = i + 1; /* it is watched until it has ended */
 }
 
 static void draw(struct run *x, const struct soak_run *r, struct stage *stage) {
@@ -125,17 +179,10 @@ static void draw(struct run *x, const struct soak_run *r, struct stage *stage) {
     *x = (struct run){.stage = stage, .a = &stage->account, .random = r->seed};
     x->a->seed = r->seed;
     x->a->talk = r->alone;
-    x->a->woken = KILL_LAUNCHES;
     (void)snprintf(x->a->remote, sizeof x->a->remote, "%s/%" PRIu64 "/remote", r->dir, r->index);
     (void)snprintf(x->a->local, sizeof x->a->local, "%s/%" PRIu64 "/local", r->dir, r->index);
-    const unsigned n = below(x, 100);
-    x->crashes = n < 75 ? 1 : n < 95 ? 2 : 3;
-    for (unsigned i = 0; i < x->crashes; i++) {
-        draw_launch(x, i);
-        if (!x->aim[i].freeze) continue;
-        x->crashes = i + 1; /* it is watched until it has ended */
-        if (x->aim[i].role == KILL_RANK_0) x->a->woken = i;
-    }
+    draw_aims(x);
+    for (unsigned i = 0; i < x->crashes; i++) draw_launch(x, i);
     x->wake_ms = chance(x, 30) ? 0 : 1 + below(x, 60);
     draw_last(x);
 }
@@ -265,20 +312,38 @@ static void crash(struct run *x, unsigned i) {
     wait_for_tools(x, freeze ? victim : -1);
 }
 
+/* Who leads a launch and was stopped before it had looked at the history would come as the newest launch of all. */
+static void wake(struct run *x) {
+    char path[1000];
+    const unsigned i = x->crashes - 1;
+    (void)snprintf(path, sizeof path, "%s/runs/" KILL_RUN "/launches/%s/000000.json", x->a->remote,
+                   x->a->launch[i].name);
+    if (x->aim[i].freeze && x->aim[i].role == KILL_RANK_0 && access(path, F_OK) != 0)
+        kill_team_kill(&x->team, PLACE_RANK_0);
+    else
+        kill_team_wake(&x->team);
+}
+
 /* The launch that has to do it. Somebody of an earlier one may be woken before or meanwhile. */
 static void last(struct run *x) {
     const unsigned i = x->crashes;
     atomic_store(&x->a->now, i);
-    if (x->wake_ms == 0) kill_team_wake(&x->team);
+    atomic_store(&x->a->no_more, false);
+    if (x->wake_ms == 0) wake(x);
     bool good = start(x, i, PLACE_LAST_0, NULL);
     good = good && start(x, i, PLACE_LAST_1, NULL);
+    const bool tools = good && !x->aim[i - 1].freeze; /* who was stopped has their place */
+    if (tools && x->prune_keeps[i] != UINT32_MAX) good = start(x, i, PLACE_PRUNE, NULL);
+    if (tools && x->drains[i]) good = start(x, i, PLACE_DRAIN, NULL) && good;
     if (!good) return;
     if (x->wake_ms > 0 && !kill_team_gone(&x->team, (unsigned)x->team.victim)) {
         (void)kill_team_wait(&x->team, never, NULL, x->wake_ms);
-        kill_team_wake(&x->team);
+        wake(x);
     }
     wait_well(x, (struct wait){PLACE_LAST_0, KILL_RANKS, false, -1}, "the ranks of the last launch");
-    wait_well(x, (struct wait){PLACE_RANK_0, PLACE_LAST_0, false, -1}, "those who were stopped and woken");
+    atomic_store(&x->a->no_more, true);
+    wait_well(x, (struct wait){PLACE_RANK_0, PLACE_LAST_0, false, -1},
+              "the tools, or those who were stopped and woken");
     expect_words(x, PLACE_RANK_0, PLACE_CHECK);
 }
 

@@ -75,11 +75,9 @@ static bool is_needed_attempt(const struct walk *w, const char *name) {
     return attempt == w->n->attempt;
 }
 
-/* The current launch's; or one whose rank 0 has left no inventory, or has come after the last one had registered: it
- * goes when it has been watched for a day, or with the next attempt. */
+/* The current launch's; or one whose rank 0 has left no inventory: it goes when it has been watched for a day. */
 static bool is_needed_launch(const struct walk *w, const char *name) {
     char path[1000];
-    if (w->a->woken < KILL_LAUNCHES && strcmp(name, w->a->launch[w->a->woken].name) == 0) return true;
     (void)snprintf(path, sizeof path, "%s/runs/" KILL_RUN "/launches/%s/000000.json", w->dir, name);
     return strcmp(name, w->n->launch) == 0 || access(path, F_OK) != 0;
 }
