@@ -197,7 +197,8 @@ static bool same_retention(struct twin *t, const struct bwi_entry *e, const stru
                                    .keep_every_steps = twin_random(t, 4),
                                    .keep_younger_ms = twin_chance(t, 50) ? 0 : twin_random(t, 200)};
     const uint32_t in_flight = (uint32_t)twin_random(t, 4);
-    const int64_t now_ms = t->time_ms - 20 + (int64_t)twin_random(t, 60);
+    int64_t now_ms = t->time_ms - 20 + (int64_t)twin_random(t, 60);
+    if (twin_chance(t, 3)) now_ms = twin_chance(t, 50) ? INT64_MIN : INT64_MAX; /* anybody may have made it up */
     const size_t count = bwi_policy_retention(e, &r, in_flight, now_ms, ids);
     size_t want = 0;
     for (int m = 0; m < (int)t->world.count; m++) {

@@ -2,7 +2,7 @@
 /* Retention and room, as doc/flows/prune.md says them. */
 #include "policy_naive.h"
 
-__extension__ typedef unsigned __int128 wide;
+__extension__ typedef __int128 wide; /* whatever is added up or taken away, it fits */
 
 /* --- retention ---- */
 
@@ -14,9 +14,8 @@ bool naive_lets_go(const struct naive_world *w, const struct naive *s, int m, co
         newer += s->kept[k].place == IS_LIVE && w->makings[k].id.step > w->makings[m].id.step;
     const bool one_of_the_last = newer < r->keep_last || newer < in_flight + 1;
     const bool by_step = r->keep_every_steps > 0 && w->makings[m].id.step % r->keep_every_steps == 0;
-    const bool of_the_future = s->kept[m].time_ms > now_ms;
-    const bool young =
-        r->keep_younger_ms > 0 && (of_the_future || (uint64_t)(now_ms - s->kept[m].time_ms) < r->keep_younger_ms);
+    const wide age = (wide)now_ms - s->kept[m].time_ms; /* below 0: of the future, since a clock was set back */
+    const bool young = r->keep_younger_ms > 0 && age < (wide)r->keep_younger_ms;
     return !one_of_the_last && !by_step && !young && !s->kept[m].pinned && !naive_from_needs(w, s, m);
 }
 
@@ -78,13 +77,13 @@ static void drop_rubbish(struct disk *d) {
 }
 
 static bool has_room(const struct disk *d, uint64_t need, uint64_t quota, uint64_t free_bytes) {
-    wide room = free_bytes, used = need;
+    wide room = (wide)free_bytes, used = (wide)need;
     for (size_t i = 0; i < d->count; i++) {
         const struct bwi_local_copy *c = &d->copies[i];
-        if (d->gone[i]) room += c->bytes;
-        if (!d->gone[i] && !c->foreign && !c->other) used += c->bytes;
+        if (d->gone[i]) room += (wide)c->bytes;
+        if (!d->gone[i] && !c->foreign && !c->other) used += (wide)c->bytes;
     }
-    return need <= room && (quota == 0 || used <= quota);
+    return (wide)need <= room && (quota == 0 || used <= (wide)quota);
 }
 
 /* The first by order that lies in the authority as well, is not the newest, and is needed by nothing here. */
