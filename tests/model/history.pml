@@ -10,7 +10,7 @@
  * decision needs nothing but the head, reading and creating are one step. No grace is modelled: a sweep deletes at once.
  *
  * Sizes: STEPS, ATTEMPTS, TRIES, GROUPS (1 or 2), LAUNCHES, COORDINATORS. -DROLLBACK, -DNODE_LOSS, -DDAMAGE, -DREADER add
- * events. A guard is taken out by -DNO_...: the model must then find what the guard is for.
+ * events. -DBEGUN starts when two steps are committed. A guard is taken out by -DNO_...: the model must then find what the guard is for.
  */
 #ifndef STEPS
 #define STEPS 3
@@ -104,10 +104,11 @@ bit told_over[CKPTS * TRIES];     /* its ranks were told that it is aborted, or 
     (ATTEMPT_OF(c) > current || (ATTEMPT_OF(c) == current && (try) > tries[STEP_OF(c)]))
 #endif
 
+#define IS_REF_OF_FROM(c) (from_open && ref[MAKING(from_ckpt - 1, from_try)] == (c) + 1)
 #ifdef NO_REF_OF_FROM
 #define REF_OF_FROM(c) false
 #else
-#define REF_OF_FROM(c) (from_open && ref[MAKING(from_ckpt - 1, from_try)] == (c) + 1)
+#define REF_OF_FROM(c) IS_REF_OF_FROM(c)
 #endif
 
 #define COMPLETE(c, try) (in_authority[MAKING(c, try)] == ALL_GROUPS)
@@ -162,7 +163,7 @@ inline check_data() {
     do
     :: _i < CKPTS ->
         if
-        :: IS_KEPT(_i) || REF_OF_FROM(_i) ->
+        :: IS_KEPT(_i) || IS_REF_OF_FROM(_i) ->
             assert(COMPLETE(_i, committed_try[_i]));
             if
             :: IS_KEPT(_i) && ref[MAKING(_i, committed_try[_i])] > 0 ->
@@ -264,7 +265,7 @@ inline resolve_and_register() {
 /* What the ranks of a save are told, when they look at the head and, where it is in no list, at the log. */
 inline follow(c, try) {
     if
-    :: MAY_COMMIT(c, try) || (IS_KEPT(c) && committed_try[c] == try)
+    :: MAY_COMMIT(c, try) || IS_AHEAD(c, try) || (IS_KEPT(c) && committed_try[c] == try)
 #ifdef NO_GAP_READ
     :: else -> assert(!was_committed[MAKING(c, try)]); told_over[MAKING(c, try)] = true
 #else
@@ -273,23 +274,35 @@ inline follow(c, try) {
     fi
 }
 
-proctype Launch() {
+proctype Launch(bit runs) {
     byte me, s, t, r, p, _i;
     bit open, on_demand, ok;
-    atomic { current < ATTEMPTS -> resolve_and_register() };
+    if
+    :: atomic { runs -> me = 1; s = 3 }
+    :: atomic { !runs && current < ATTEMPTS -> resolve_and_register() }
+    fi;
     do
-    :: atomic { s <= STEPS -> s++ }
+    :: atomic { s <= STEPS -> s++; t = 0 }
     :: atomic {
            s <= STEPS ->
-           /* plan: the try and the base follow from the head */
+           /* plan: the try is the larger of the next own one and that of the head; the base follows from the head */
            if
-           :: current == me -> t = tries[s]
+           :: current == me && t < tries[s] -> t = tries[s]
+           :: current == me && t >= tries[s]
+           :: else -> goto stop
+           fi;
+           if
+           :: t < TRIES && in_authority[MAKING(CKPT(s, me), t)] == 0 && on_nodes[MAKING(CKPT(s, me), t)] == 0
            :: else -> goto stop
            fi;
            p = 0;
            if
            :: true
-           :: newest > 0 -> p = CKPT(newest, live[newest]) + 1
+           :: any_step(p);
+              if
+              :: live[p] > 0 -> p = CKPT(p, live[p]) + 1
+              :: else -> goto stop
+              fi
            :: newest > 0 && ref[MAKING(CKPT(newest, live[newest]), committed_try[CKPT(newest, live[newest])])] > 0 ->
                p = ref[MAKING(CKPT(newest, live[newest]), committed_try[CKPT(newest, live[newest])])]
            fi;
@@ -300,22 +313,47 @@ proctype Launch() {
            if
            :: on_nodes[MAKING(CKPT(s, me), t)] = ALL_GROUPS
            :: GROUPS > 1 -> on_nodes[MAKING(CKPT(s, me), t)] = 1; failed[MAKING(CKPT(s, me), t)] = true
+           :: TRIES > 1 -> /* an answer was lost: it failed, and is complete */
+              on_nodes[MAKING(CKPT(s, me), t)] = ALL_GROUPS;
+              failed[MAKING(CKPT(s, me), t)] = true
            :: true -> failed[MAKING(CKPT(s, me), t)] = true
            :: goto stop
            fi
        };
-       if
-       :: atomic { follow(CKPT(s, me), t); t = 0; s++ }
-       :: atomic { /* abort, and the same step again */
-              t + 1 < TRIES && current == me && tries[s] == t && s > floor && failed[MAKING(CKPT(s, me), t)] ->
-              tries[s] = t + 1; DECIDED; follow(CKPT(s, me), t); t = 0
-          }
-       fi
+       atomic {
+           if
+           :: follow(CKPT(s, me), t); t = 0; s++
+           :: failed[MAKING(CKPT(s, me), t)] && t + 1 < TRIES -> t++ /* again, before the abort is entered */
+           fi
+       }
     :: atomic { goto stop }
     od;
 stop:
     skip;
     d_step { me = 0; s = 0; t = 0; r = 0; p = 0; open = false; on_demand = false; ok = false }
+}
+
+/* ---- abort: whoever sees the mark; and tells those who wait ---- */
+
+active proctype Abort() {
+    byte c, t;
+    do
+    :: atomic {
+           any_making(c, t);
+           if
+           :: failed[MAKING(c, t)] && MAY_COMMIT(c, t) ->
+               if
+               :: IS_FROM(c, t) -> from_open = false
+               :: else -> tries[STEP_OF(c)] = t + 1
+               fi;
+               DECIDED;
+               assert(!was_committed[MAKING(c, t)]);
+               told_over[MAKING(c, t)] = true
+           :: else
+           fi;
+           c = 0; t = 0
+       }
+    od
 }
 
 /* ---- commit: rank 0 of any attempt, alive or a zombie, or somebody who finishes what a dead job left ---- */
@@ -348,7 +386,7 @@ active [COORDINATORS] proctype Coordinator() {
 #endif
               DECIDED;
               assert(live[STEP_OF(c)] == 0);          /* no two valid checkpoints of a step */
-              assert(!IS_KEPT(c));
+              assert(!was_committed[MAKING(c, t)]);   /* what was retired is gone for ever */
               assert(!told_over[MAKING(c, t)]);       /* what was reported as aborted stays so */
               live[STEP_OF(c)] = ATTEMPT_OF(c);
               committed_try[c] = t; was_committed[MAKING(c, t)] = true;
@@ -495,11 +533,41 @@ done:
 }
 #endif
 
+/* Steps 1 and 2 are committed by the attempt that runs; 2 may refer to 1. */
+inline begin_later() {
+    current = 1;
+    i = 1;
+    do
+    :: i <= 2 ->
+        on_nodes[MAKING(CKPT(i, 1), 0)] = ALL_GROUPS;
+        in_authority[MAKING(CKPT(i, 1), 0)] = ALL_GROUPS;
+        live[i] = 1;
+        was_committed[MAKING(CKPT(i, 1), 0)] = true;
+        i++
+    :: else -> break
+    od;
+    if
+    :: ref[MAKING(CKPT(2, 1), 0)] = CKPT(1, 1) + 1
+    :: true
+    fi;
+    floor = 2; newest = 2;
+    i = 0
+}
+
 init {
     byte i;
     atomic {
+#ifdef BEGUN
+        begin_later();
+#endif
         do
-        :: i < LAUNCHES -> run Launch(); i++
+        :: i < LAUNCHES ->
+#ifdef BEGUN
+            run Launch(i == 0);
+#else
+            run Launch(false);
+#endif
+            i++
         :: else -> break
         od;
         i = 0

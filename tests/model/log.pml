@@ -129,20 +129,12 @@ create:
         fi;
         reported = reported | commit; check()
     };
-#ifndef TRIM_NEWEST_FIRST
     /* Oldest first, one by one, and it may stop after any of them. */
     top_n = 1;
     do
     :: top_n + KEPT <= n + 1 -> atomic { entry[NAME(era, top_n)] = ABSENT; check() }; top_n++
     :: break
     od;
-#else
-    top_n = n + 1;
-    do
-    :: top_n > KEPT -> atomic { entry[NAME(era, top_n - KEPT)] = ABSENT; check() }; top_n--
-    :: break
-    od;
-#endif
 done:
     atomic {
         left--; commit = commit << 1; era = 0; n = 0; next = 0; top_era = 0; top_n = 0;
