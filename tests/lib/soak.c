@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -146,7 +147,8 @@ static void start_worker(struct supervisor *v, unsigned i) {
     w->pid = fork();
     if (w->pid < 0) stop("fork", strerror(errno));
     if (w->pid > 0) return;
-    (void)setpgid(0, 0); /* so that what it started dies with it */
+    (void)setpgid(0, 0);                    /* so that what it started dies with it */
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* and it with the soak */
     (void)dup2(fileno(w->output), STDOUT_FILENO);
     (void)dup2(fileno(w->output), STDERR_FILENO);
     work(v, slot, w->dir);

@@ -39,6 +39,7 @@ struct kill_launch {
     struct kill_save_plan plan[KILL_SAVES];
     uint32_t keep_last;
     uint64_t quota_bytes;
+    bool hurried; /* opening has little time */
     bool calm;    /* nobody dies: all must go well */
     bool no_rank; /* no rank dies before the others have ended: all must go well for the ranks */
     atomic_uint attempt;
@@ -52,7 +53,7 @@ struct kill_launch {
 
 struct kill_account {
     uint64_t seed;
-    char remote[700], local[700];
+    char remote[700], local[700]; /* local "": there is no such tier */
     struct kill_launch launch[KILL_LAUNCHES];
     atomic_uint now;     /* the launch that runs */
     atomic_bool hit;     /* its victim has been hit */

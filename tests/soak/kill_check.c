@@ -96,7 +96,7 @@ static void sweep(struct check *c) {
     struct bw_prune_options o = {.struct_size = sizeof o};
     struct bw_list *list = NULL;
     kill_tree_age(c->a->remote);
-    kill_tree_age(c->a->local);
+    if (c->a->local[0] != '\0') kill_tree_age(c->a->local);
     if (bw_catalog_prune(c->catalog, KILL_RUN, &o, &list, &c->err) != 0) failed(c, "prune");
     look_at_findings(c, "prune", list);
     bw_list_free(list);
@@ -111,7 +111,7 @@ static void check_all(struct check *c) {
     sweep(c);
     verify(c, BW_VERIFY_FAST);
     kill_tree_check(c->a, c->a->remote, &c->needed);
-    kill_tree_check(c->a, c->a->local, &c->needed);
+    if (c->a->local[0] != '\0') kill_tree_check(c->a, c->a->local, &c->needed);
 }
 
 int kill_check_main(void *arg) {

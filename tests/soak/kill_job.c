@@ -10,8 +10,9 @@
 
 #define MIB        UINT64_C(1048576)
 #define SLICE_MS   1000u /* of the fast clock */
-#define AFTER_HIT  3u    /* slices that a rank goes on waiting when somebody has been hit */
-#define LAUNCH_S   7200  /* so much later is each launch */
+#define HURRIED_MS 1000u
+#define AFTER_HIT  3u   /* slices that a rank goes on waiting when somebody has been hit */
+#define LAUNCH_S   7200 /* so much later is each launch */
 #define TOOL_US    3000
 #define FAST(ms)   ((uint64_t)(ms)*KILL_SPEED)
 #define IO_THREADS 2u
@@ -73,12 +74,13 @@ static bool open_rank(struct rank *x) {
     o.launch = x->l->name;
     o.rank = x->rank;
     o.world = KILL_RANKS;
-    o.local_url = x->a->local;
+    o.local_url = x->a->local[0] != '\0' ? x->a->local : NULL;
     o.remote_url = x->a->remote;
     o.memory_budget_bytes = 64 * MIB;
     o.io_threads = IO_THREADS;
     o.io_timeout_ms = FAST(KILL_HANG_MS);
-    o.open_timeout_ms = o.busy_timeout_ms = x->l->calm ? FAST(KILL_HANG_MS) : FAST(KILL_HANG_MS / 5);
+    o.open_timeout_ms = x->l->hurried ? HURRIED_MS : FAST(KILL_HANG_MS);
+    o.busy_timeout_ms = FAST(KILL_HANG_MS);
     o.retention.keep_last = x->l->keep_last;
     o.local_quota_bytes = x->l->quota_bytes;
     return bw_checkpointer_open(&o, &x->ck, &x->err) == 0 || failed(x, "open");
@@ -202,7 +204,7 @@ struct bw_catalog *kill_catalog(const struct kill_account *a, struct bw_error *e
     struct bw_catalog_options o = BW_CATALOG_OPTIONS_INIT;
     struct bw_catalog *c = NULL;
     o.remote_url = a->remote;
-    o.local_url = a->local;
+    o.local_url = a->local[0] != '\0' ? a->local : NULL;
     o.memory_budget_bytes = 64 * MIB;
     o.io_threads = IO_THREADS;
     o.io_timeout_ms = FAST(KILL_HANG_MS);

@@ -158,6 +158,7 @@ static const struct named_row {
     {"open 4", KIND_INVENTORY, CLASS_TEMPORARY, REMOTE, PUT, RANKS},
     {"open 4", KIND_INVENTORY, CLASS_OBJECT, REMOTE, LINK, RANKS},
     {"open 4", KIND_INVENTORY, CLASS_DIRECTORY, REMOTE, SYNC | MKDIR, RANKS},
+    {"open 8'", KIND_REFUSAL, CLASS_OBJECT, REMOTE, LINK, RANK_0},
     {"decide: open 8, commit 7, save F4, retire", KIND_ENTRY, CLASS_TEMPORARY, REMOTE, PUT, RANK_0 | PRUNE | DRAIN},
     {"decide", KIND_ENTRY, CLASS_OBJECT, REMOTE, LINK, RANK_0 | PRUNE | DRAIN},
     {"decide; and whoever believes an entry", KIND_ENTRY, CLASS_DIRECTORY, REMOTE, SYNC, ALL},

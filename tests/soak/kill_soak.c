@@ -46,6 +46,7 @@ struct run {
     bool afterwards[KILL_LAUNCHES];      /* the tool that is hit comes when the ranks have been killed */
     uint32_t prune_keeps[KILL_LAUNCHES]; /* UINT32_MAX: there is no prune */
     bool drains[KILL_LAUNCHES];
+    bool alone[KILL_LAUNCHES]; /* rank 1 never comes */
     unsigned wake_ms;
 };
 
@@ -137,6 +138,10 @@ static void draw_tools(struct run *x, unsigned i) {
     note_keeping(x, x->prune_keeps[i]);
 }
 
+static bool aims_at_refusal(const struct kill_aim *aim) {
+    return aim->directed && kill_point_kind(aim->point) == KIND_REFUSAL;
+}
+
 static void draw_launch(struct run *x, unsigned i) {
     struct kill_launch *l = &x->a->launch[i];
     (void)snprintf(l->name, sizeof l->name, "launch%u", i);
@@ -147,6 +152,8 @@ static void draw_launch(struct run *x, unsigned i) {
     lead_to(x, i);
     draw_tools(x, i);
     x->with_all[i] = chance(x, 40);
+    x->alone[i] = l->hurried = aims_at_refusal(&x->aim[i]);
+    if (!l->no_rank && chance(x, 10)) l->hurried = true;
     x->patience_ms[i] = x->afterwards[i] ? 1 + below(x, 60) : below(x, chance(x, 75) ? 20 : 400);
 }
 
@@ -180,7 +187,7 @@ static void draw(struct run *x, const struct soak_run *r, struct stage *stage) {
     x->a->seed = r->seed;
     x->a->talk = r->alone;
     (void)snprintf(x->a->remote, sizeof x->a->remote, "%s/%" PRIu64 "/remote", r->dir, r->index);
-    (void)snprintf(x->a->local, sizeof x->a->local, "%s/%" PRIu64 "/local", r->dir, r->index);
+    if (!chance(x, 12)) (void)snprintf(x->a->local, sizeof x->a->local, "%s/%" PRIu64 "/local", r->dir, r->index);
     draw_aims(x);
     for (unsigned i = 0; i < x->crashes; i++) draw_launch(x, i);
     x->wake_ms = chance(x, 30) ? 0 : 1 + below(x, 60);
@@ -249,7 +256,7 @@ static void start_all(struct run *x, unsigned i) {
     for (unsigned place = 0; place <= PLACE_DRAIN; place++) {
         if (place == PLACE_PRUNE && x->prune_keeps[i] == UINT32_MAX) continue;
         if (place == PLACE_DRAIN && !x->drains[i]) continue;
-        if (place == victim && x->afterwards[i]) continue;
+        if ((place == victim && x->afterwards[i]) || (place == PLACE_RANK_1 && x->alone[i])) continue;
         if (!start(x, i, place, place == victim ? &x->aim[i] : NULL)) return;
         x->team.process[place].with_victim = place != victim && x->with_all[i] && !x->a->launch[i].no_rank;
     }
