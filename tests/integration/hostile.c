@@ -127,7 +127,10 @@ void hostile_load(const struct hostile *h, struct forge *f) {
 }
 
 void hostile_store(const struct hostile *h, const struct forge *f) {
-    shell("find '%s' -type f ! -name '.*' -delete", h->p.remote);
+    FTS *w = walk(h);
+    for (FTSENT *e; (e = fts_read(w)) != NULL;)
+        if (e->fts_info == FTS_F && e->fts_name[0] != '.') must_eq(unlink(e->fts_path), 0);
+    (void)fts_close(w);
     for (size_t i = 0; i < f->count; i++) {
         const struct forge_object *o = &f->objects[i];
         if (o->gone) continue;

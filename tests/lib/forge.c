@@ -134,6 +134,20 @@ static void put_sizes(struct forge_object *o, const struct forge_object *of, con
             put_number(o, SUMMARY_SIZES + 8 * i, of->len);
 }
 
+/* Where the id of its checkpoint stands in a key; NULL: it is of none. */
+static const char *checkpoint_of(const struct forge_object *o) {
+    const char *at = strstr(o->key, "/checkpoints/");
+    if (at != NULL) return at + strlen("/checkpoints/");
+    at = strstr(o->key, "/data/");
+    return at != NULL ? at + strlen("/data/00/") : NULL;
+}
+
+/* Objects of two checkpoints may have the same hash, and then are two all the same. */
+static bool may_name(const struct forge_object *other, const struct forge_object *o) {
+    const char *a = checkpoint_of(o), *b = checkpoint_of(other);
+    return a == NULL || b == NULL || strncmp(a, b, strcspn(a, "/") + 1) == 0;
+}
+
 static void tell_others(struct forge *f, struct forge_object *o) {
     char from[BWI_SHA_HEX_BYTES], to[BWI_SHA_HEX_BYTES];
     const struct bwi_sha old = o->sha;
@@ -144,7 +158,7 @@ static void tell_others(struct forge *f, struct forge_object *o) {
     rename_object(o, from, to);
     for (size_t i = 0; i < f->count; i++) {
         struct forge_object *other = &f->objects[i];
-        if (other == o || is_kind(other, ".safetensors")) continue;
+        if (other == o || is_kind(other, ".safetensors") || !may_name(other, o)) continue;
         replace_all(other, &old, &o->sha, sizeof old);
         replace_all(other, from, to, HEX_BYTES);
         put_sizes(other, o, to);
