@@ -44,10 +44,9 @@ struct kill_launch {
     bool no_rank; /* no rank dies before the others have ended: all must go well for the ranks */
     atomic_uint attempt;
     struct kill_one {
-        atomic_bool opened;
+        atomic_bool opened, ended;
         struct bw_resumed resumed;
         struct kill_told told[KILL_SAVES];
-        atomic_int result;
     } rank[KILL_RANKS];
 };
 

@@ -11,8 +11,9 @@
 #define MIB        UINT64_C(1048576)
 #define SLICE_MS   1000u /* of the fast clock */
 #define HURRIED_MS 1000u
-#define AFTER_HIT  3u   /* slices that a rank goes on waiting when somebody has been hit */
-#define LAUNCH_S   7200 /* so much later is each launch */
+#define OPEN_MS    3000u /* of the machine's time: one that was woken waits in vain for so long */
+#define AFTER_HIT  3u    /* slices that a rank goes on waiting when somebody has been hit */
+#define LAUNCH_S   7200  /* so much later is each launch */
 #define TOOL_US    3000
 #define FAST(ms)   ((uint64_t)(ms)*KILL_SPEED)
 #define IO_THREADS 2u
@@ -79,7 +80,7 @@ static bool open_rank(struct rank *x) {
     o.memory_budget_bytes = 64 * MIB;
     o.io_threads = IO_THREADS;
     o.io_timeout_ms = FAST(KILL_HANG_MS);
-    o.open_timeout_ms = x->l->hurried ? HURRIED_MS : FAST(KILL_HANG_MS);
+    o.open_timeout_ms = x->l->hurried ? HURRIED_MS : x->l->calm || x->l->no_rank ? FAST(KILL_HANG_MS) : FAST(OPEN_MS);
     o.busy_timeout_ms = FAST(KILL_HANG_MS);
     o.retention.keep_last = x->l->keep_last;
     o.local_quota_bytes = x->l->quota_bytes;
@@ -114,6 +115,11 @@ static bool resume(struct rank *x) {
 
 /* --- saving ---- */
 
+/* Somebody has died, or has given up for want of time. */
+static bool is_doubtful(const struct rank *x) {
+    return !x->l->no_rank && (atomic_load(&x->a->hit) || atomic_load(&x->l->rank[1 - x->rank].ended));
+}
+
 /* Waits as long as anything may still come of it. */
 static bool wait_for(struct rank *x, struct bw_save *v, enum bw_level level) {
     const uint64_t until = kill_clock_ms() + KILL_HANG_MS;
@@ -121,7 +127,7 @@ static bool wait_for(struct rank *x, struct bw_save *v, enum bw_level level) {
     for (;;) {
         if (bw_save_wait(v, level, SLICE_MS, &x->err) == 0) return true;
         if (x->err.status != BW_E_TIMEOUT) return false;
-        if (atomic_load(&x->a->hit) && !x->l->no_rank && ++after > AFTER_HIT) return false;
+        if (is_doubtful(x) && ++after > AFTER_HIT) return false;
         if (kill_clock_ms() > until) return false;
     }
 }
@@ -184,6 +190,13 @@ static void close_rank(struct rank *x) {
     if (rc != 0 && !hurry) (void)failed(x, "close");
 }
 
+static void run_rank(struct rank *x) {
+    if (!open_rank(x)) return;
+    if (resume(x)) save_all(x);
+    for (unsigned i = 0; i < KILL_SAVES; i++) bw_save_release(x->saves[i]);
+    close_rank(x);
+}
+
 int kill_rank_main(void *arg) {
     struct kill_part *p = arg;
     struct kill_launch *l = &p->account->launch[p->launch];
@@ -191,10 +204,8 @@ int kill_rank_main(void *arg) {
     x = (struct rank){.part = p, .a = p->account, .l = l, .one = &l->rank[p->rank], .rank = p->rank};
     x.good = true;
     kill_enter(p);
-    if (!open_rank(&x)) return 1;
-    if (resume(&x)) save_all(&x);
-    for (unsigned i = 0; i < KILL_SAVES; i++) bw_save_release(x.saves[i]);
-    close_rank(&x);
+    run_rank(&x);
+    atomic_store(&x.one->ended, true);
     return x.good ? 0 : 1;
 }
 

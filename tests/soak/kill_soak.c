@@ -162,7 +162,7 @@ static void draw_last(struct run *x) {
     (void)snprintf(l->name, sizeof l->name, "last");
     l->saves = 1;
     l->plan[0].until = BW_COMMITTED;
-    l->calm = true;
+    l->calm = l->no_rank = true;
     x->drains[x->crashes] = chance(x, 20);
     x->prune_keeps[x->crashes] = chance(x, 20) ? below(x, 2) : UINT32_MAX;
     note_keeping(x, x->prune_keeps[x->crashes]);
@@ -280,8 +280,10 @@ static bool never(struct kill_team *t, void *user) {
     return false;
 }
 
+/* All but one that is stopped: that one is waited for until it is. */
 static void wait_for_tools(struct run *x, int but) {
     atomic_store(&x->a->no_more, true);
+    if (but >= 0) wait_well(x, (struct wait){(unsigned)but, 1, true, -1}, "who is to be stopped");
     wait_well(x, (struct wait){PLACE_RANK_0, PLACE_LAST_0, false, but}, "the tools");
     expect_words(x, PLACE_RANK_0, PLACE_LAST_0);
 }
