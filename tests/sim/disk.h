@@ -40,6 +40,7 @@ typedef void (*disk_look)(void *user, const char *path, uint64_t bytes);
 void disk_each(const struct disk *d, disk_look look, void *user);
 /* What a file holds as it can be seen: NULL: there is none. Good until something changes. */
 const uint8_t *disk_peek(const struct disk *d, const char *path, size_t *ret_bytes);
+bool disk_touch(struct disk *d, const char *path, int64_t mtime_ms); /* false: there is nothing */
 uint64_t disk_used_bytes(const struct disk *d);
 /* Whether nothing on it could be lost now. */
 bool disk_is_safe(const struct disk *d);

@@ -219,6 +219,13 @@ const uint8_t *disk_peek(const struct disk *d, const char *path, size_t *ret_byt
     return i->now.ptr != NULL ? i->now.ptr : (const uint8_t *)"";
 }
 
+bool disk_touch(struct disk *d, const char *path, int64_t mtime_ms) {
+    struct disk_inode *i = NULL;
+    if (disk_walk(d->root, path, &i) != 0) return false;
+    i->mtime_ms = mtime_ms;
+    return true;
+}
+
 uint64_t disk_used_bytes(const struct disk *d) {
     uint64_t bytes = 0;
     for (const struct disk_inode *i = d->all; i != NULL; i = i->next)

@@ -26,7 +26,8 @@ struct lost_account {
     unsigned count;
     uint32_t attempt, nonce; /* of the newest launch of which a rank has opened */
     bool opened;
-    uint32_t levels; /* told in all, for the count of what was seen */
+    uint64_t opened_ns; /* when it did */
+    uint32_t levels;    /* told in all, for the count of what was seen */
 };
 
 enum blow {

@@ -82,19 +82,20 @@ void lost_destroyed(struct lost *x, unsigned node) {
 
 /* --- a launch has opened ---- */
 
-static void check_attempt(struct lost *x, const struct bwi_session *o) {
-    const struct lost_account *a = &x->account;
-    if (!a->opened) return;
-    if (o->attempt < a->attempt || (o->attempt == a->attempt && o->nonce != a->nonce))
-        violated(&x->s, "attempt %u was opened, and attempt %u of another launch comes after it", a->attempt,
-                 o->attempt);
-}
-
 /* What is told while a launch opens comes too late for it. */
 static uint64_t started_ns(const struct lost *x, const struct bwi_session *o) {
     for (unsigned i = 0; i < x->s.launch_count; i++)
         if (strcmp(x->s.launches[i].launch, o->cfg.launch) == 0) return x->launch_ns[i];
     return 0;
+}
+
+static void check_attempt(struct lost *x, const struct bwi_session *o) {
+    const struct lost_account *a = &x->account;
+    const bool is_other = o->attempt != a->attempt || o->nonce != a->nonce;
+    if (!a->opened || !is_other || started_ns(x, o) <= a->opened_ns) return;
+    if (o->attempt <= a->attempt)
+        violated(&x->s, "attempt %u was opened, and attempt %u of another launch comes after it", a->attempt,
+                 o->attempt);
 }
 
 /* Must the launch that follows on the attempt of `a` go on from it, or from something newer? */
@@ -128,9 +129,10 @@ void lost_opened(struct system *s, struct part *p, const struct bwi_session *o) 
     struct lost *x = lost_of(s);
     struct lost_account *a = &x->account;
     check_attempt(x, o);
-    if (a->opened && o->attempt == a->attempt) return;
+    if (a->opened && o->attempt <= a->attempt) return; /* another rank of it has, or the launch has been beaten */
     check_resume(x, o);
     a->opened = true;
+    a->opened_ns = s->env.now;
     a->attempt = o->attempt;
     a->nonce = o->nonce;
     for (unsigned i = 0; i < a->count; i++) a->ids[i].resumed = false;
