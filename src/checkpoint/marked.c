@@ -173,6 +173,7 @@ static enum bwi_step mend(struct bwi_marked *m) {
                                       .want_layout = want ? &want->layout : NULL,
                                       .want_content = want ? &want->content : NULL,
                                       .want_uuid = want ? &w->manifest.uuid : NULL,
+                                      .want_whole = want ? &w->manifest : NULL,
                                       .objects = o,
                                       .count = w->run};
     bwi_mend_group_start(&w->mend, m->task.loop, &m->task);

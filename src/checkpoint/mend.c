@@ -360,6 +360,7 @@ static enum bwi_step mend_group(struct bwi_mend *m) {
                                        .want_layout = want == NULL ? NULL : &want->layout,
                                        .want_content = want == NULL ? NULL : &want->content,
                                        .want_uuid = want == NULL ? NULL : &w->manifest.uuid,
+                                       .want_whole = want == NULL ? NULL : &w->manifest,
                                        .objects = o,
                                        .count = w->run};
     bwi_mend_group_start(&w->group, m->task.loop, &m->task);

@@ -71,6 +71,7 @@ static void read_tier(struct bwi_mend_group *g, enum bwi_tier t) {
                                         .want_layout = g->want_layout,
                                         .want_content = g->want_content,
                                         .want_uuid = g->want_uuid,
+                                        .want_whole = g->want_whole,
                                         .meta = &g->meta[t]};
     bwi_meta_read_start(&g->read[t], g->task.loop, &g->task);
 }

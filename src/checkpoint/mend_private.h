@@ -40,6 +40,7 @@ struct bwi_mend_group {
     bool dry_run;
     const struct bwi_sha *want_layout, *want_content; /* or NULL */
     const struct bwi_uuid *want_uuid;
+    const struct bwi_manifest *want_whole;
     struct bwi_mend_object *objects; /* outcome and why: out */
     size_t count;
     /* out */

@@ -114,6 +114,18 @@ static int check_want(const struct bwi_sha *want, const struct bwi_sha *found, c
                          want_hex);
 }
 
+/* The chain of hashes leads past a summary, so it may say anything of the whole checkpoint; whoever builds the manifest
+ * again from the summaries counts on that. */
+static int check_whole(const struct bwi_manifest *m, const struct bwi_summary *s, struct bw_error *err) {
+    if (m == NULL) return 0;
+    const uint64_t raw_bytes = m->groups[s->group].raw_bytes;
+    if (s->world == m->world && s->groups == m->group_count && s->raw_bytes == raw_bytes) return 0;
+    return bwi_error_set(err, BW_E_CORRUPT,
+                         "the summary speaks of %" PRIu64 " bytes, %" PRIu32 " groups and %" PRIu32
+                         " ranks, the manifest of %" PRIu64 ", %" PRIu32 " and %" PRIu32,
+                         s->raw_bytes, s->groups, s->world, raw_bytes, m->group_count, m->world);
+}
+
 static enum bwi_step meta_summary(struct bwi_meta_read *r) {
     const struct bwi_store_op *op = &r->calls[SUMMARY].op;
     if (r->calls[SUMMARY].busy) return BWI_STEP_WAIT;
@@ -125,6 +137,7 @@ static enum bwi_step meta_summary(struct bwi_meta_read *r) {
     if (rc == 0) rc = check_identity(r, &s, &e);
     if (rc == 0) rc = check_want(r->want_layout, &s.layout, "layout", &e);
     if (rc == 0) rc = check_want(r->want_content, &s.content, "content", &e);
+    if (rc == 0) rc = check_whole(r->want_whole, &s, &e);
     if (rc < 0) return fail(r, SUMMARY, &e);
     r->meta->summary = s;
     r->meta->summary_ok = true;

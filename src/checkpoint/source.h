@@ -32,6 +32,8 @@ struct bwi_meta_read {
     uint32_t group;
     const struct bwi_sha *want_layout, *want_content; /* from the manifest, or NULL */
     const struct bwi_uuid *want_uuid;                 /* or NULL */
+    const struct bwi_manifest
+        *want_whole; /* or NULL: what the summary says of the whole checkpoint is held against it */
     bool summary_only;
     struct bwi_group_meta *meta; /* out: owned by the caller */
     uint64_t objects;            /* read */

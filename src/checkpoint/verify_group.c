@@ -440,6 +440,7 @@ void bwi_verify_group_start(struct bwi_verify_group *g, struct bwi_loop *loop, s
                                      .want_layout = m == NULL ? NULL : &m->layout,
                                      .want_content = m == NULL ? NULL : &m->content,
                                      .want_uuid = m == NULL ? NULL : &w->manifest.uuid,
+                                     .want_whole = m == NULL ? NULL : &w->manifest,
                                      .meta = &g->meta};
     bwi_meta_read_start(&g->read, loop, &g->task);
 }

@@ -205,12 +205,12 @@ void hostile_run_all(const struct hostile *h, bool few) {
         "ls --remote @remote",
         "show " RUN " --remote @remote --json",
         "history " RUN " --remote @remote",
-        "diff " RUN " 1 2 --remote @remote --memory 64MiB",
+        "diff " RUN " 1 2 --remote @remote",
         "doctor --remote @remote --local @local",
         "drain " RUN " --remote @remote --local @local --memory 64MiB",
         "repair " RUN " --copies --history --yes --remote @remote --local @local --memory 64MiB",
-        "prune " RUN " --keep-last 1 --grace 0 --yes --remote @remote --local @local",
         "rollback " RUN " 1 --label back --yes --remote @remote",
+        "prune " RUN " --keep-last 1 --grace 0 --yes --remote @remote --local @local",
         "import --run " RUN " --step 9 --job job --allow-node-local --remote @remote --memory 64MiB @file",
     };
     static struct end e;

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Stores whose hashes, seals and names are all right, and whose objects lie: each is refused by the check of what it
+ * means, with its name, what was expected and what was found. */
+#include "hostile.h"
+#include <stdio.h>
+#include <string.h>
+
+#define VERIFY        "verify " RUN " --remote @remote --memory 64MiB"
+#define PUT(at, n, v) .offset = (at), .bytes = (n), .value = (v)
+#define TEXT(a, b)    .from = (a), .to = (b)
+
+/* One change of one object: a number of so many bytes at an offset, or one text for another. */
+struct lie {
+    const char *object; /* part of its key; the last one that has it */
+    size_t offset, bytes;
+    uint64_t value;
+    const char *from, *to;
+    const char *named, *what; /* in what verify says; named NULL: like `object` */
+};
+
+static const struct lie lies[] = {
+    /* Layout: 36 "w", 53 "x", 70 and 102 their boxes, 134 the blob. */
+    {"/layouts/", PUT(16, 4, 65), .what = "65 ranks, the limit is 64"},
+    {"/layouts/", PUT(16, 4, 0), .what = "no ranks, expected at least one"},
+    {"/layouts/", PUT(20, 4, 1 << 24), .what = "its records take at least 150994989 bytes, 113 are left"},
+    {"/layouts/", PUT(20, 4, UINT32_MAX), .what = "4294967295 tensors, the limit is 16777216"},
+    {"/layouts/", PUT(24, 4, 1 << 24), .what = "its records take at least 268435487 bytes, 113 are left"},
+    {"/layouts/", PUT(28, 4, 1 << 20), .what = "its records take at least 9437238 bytes, 113 are left"},
+    {"/layouts/", PUT(36, 4, 0), .what = "145 bytes do not hold the records that it counts"},
+    {"/layouts/", PUT(36, 4, 8193), .what = "145 bytes do not hold the records that it counts"},
+    {"/layouts/", PUT(40, 1, 99), .what = "tensor \"w\": unknown dtype 99"},
+    {"/layouts/", PUT(41, 1, 17), .what = "17 dimensions, the limit is 16"},
+    {"/layouts/", PUT(44, 1, 0), .what = "name is not UTF-8 without NUL"},
+    {"/layouts/", PUT(44, 1, 'x'), .what = "two tensors are named \"x\""},
+    {"/layouts/", PUT(45, 8, 1), .what = "offset 0, extent 9000, size 1"},
+    {"/layouts/", PUT(45, 8, UINT64_MAX), .named = "/checkpoints/",
+     .what = "18446744073709542615 of 18446744073709551615 elements are in no box"},
+    {"/layouts/", PUT(74, 4, 5), .what = "rank 5 of a box is none of the layout's"},
+    {"/layouts/", PUT(86, 8, UINT64_MAX), .what = "offset 18446744073709551615, extent 9000, size 9000"},
+    {"/layouts/", PUT(110, 4, 0), .what = "box 1 is tied to box 0, which is of another extent"},
+    {"/layouts/", PUT(110, 4, 7), .what = "box 1 is tied to box 7, which is not before it"},
+    {"/layouts/", PUT(102, 4, 0), .what = "(tensor 0, rank 0) comes after (0, 0)"},
+    {"/layouts/", PUT(138, 4, UINT32_MAX), .what = "145 bytes do not hold the records that it counts"},
+    /* Content: 72 raw bytes of three items, 96 hashes, 144 metadata. */
+    {"/content", PUT(48, 4, 5000), .what = "extents of 5000 bytes, expected a power of two"},
+    {"/content", PUT(48, 4, UINT32_C(1) << 31), .what = "extents of 2147483648 bytes, expected a power of two"},
+    {"/content", PUT(52, 4, UINT32_MAX), .what = "4294967295 items, the limit is 17825792"},
+    {"/content", PUT(52, 4, 1 << 20), .what = "its records take at least 8388660 bytes, 84 are left"},
+    {"/content", PUT(56, 8, 1 << 28), .what = "its records take at least 4294967324 bytes, 84 are left"},
+    {"/content", PUT(64, 4, 65), .what = "65 ranks with metadata, the limit is 64"},
+    {"/content", PUT(72, 8, UINT64_C(1) << 62), .what = "1099511627776 extents, the limit is 268435456"},
+    {"/content", PUT(72, 8, 8999), .what = "8999 bytes, expected 9000"},
+    {"/content", PUT(144, 4, UINT32_MAX), .what = "156 bytes do not hold the records that it counts"},
+    {"/content", PUT(148, 1, 0xff), .what = "metadata 0 is not UTF-8 without NUL"},
+    /* Placement: 72 the pack, 194 and 234 the first two extents. */
+    {"/placement-", PUT(56, 4, UINT32_MAX), .what = "4294967295 packs, the limit is 65536"},
+    {"/placement-", PUT(64, 8, UINT64_C(1) << 28), .what = "its records take at least 10737418275 bytes, 242 are left"},
+    {"/placement-", PUT(72, 8, UINT64_C(1) << 50), .what = "the limit is 1099511627776"},
+    {"/placement-", PUT(72, 8, 100000), .named = ".safetensors", .what = "the file has 13216 bytes, expected 100000"},
+    {"/placement-", PUT(80, 8, 5), .what = "header of 5 bytes in a file of 13216, expected 10 to 16777224"},
+    {"/placement-", PUT(80, 8, UINT64_C(1) << 30),
+     .what = "header of 1073741824 bytes in a file of 13216, expected 10 to 16777224"},
+    {"/placement-", TEXT("data/00/", "../../x/"), .what = "its key is not the key of a pack"},
+    {"/placement-", TEXT("runs/run/", "runs/foo/"), .what = "belongs to run \"foo\", expected \"run\""},
+    {"/placement-", TEXT(".safetensors", "/etc/passwd1"), .what = "its key is not the key of a pack"},
+    {"/placement-", PUT(194, 4, 1), .what = "extent 0 is in pack 1, there are 1"},
+    {"/placement-", PUT(198, 1, 7), .what = "unknown codec 7"},
+    {"/placement-", PUT(198, 1, 1), .named = ".safetensors", .what = "1 extents do not match their hashes"},
+    {"/placement-", PUT(202, 8, UINT64_C(1) << 40),
+     .what = "9000 bytes at 1099511627776 leave pack 0, whose data is from 4096 to 13216"},
+    {"/placement-", PUT(202, 8, UINT64_MAX), .what = "9000 bytes at 18446744073709551615 leave pack 0"},
+    {"/placement-", PUT(202, 8, 0), .what = "9000 bytes at 0 leave pack 0, whose data is from 4096 to 13216"},
+    {"/placement-", PUT(210, 8, 0), .what = "0 stored bytes, expected 1 to 16777216"},
+    {"/placement-", PUT(210, 8, UINT64_C(1) << 63), .what = "9223372036854775808 stored bytes, expected 1 to 16777216"},
+    {"/placement-", PUT(242, 8, 4196), .what = "extents overlap in pack 0: 9000 bytes at 4096 and 100 at 4196"},
+    /* Summary. */
+    {"/groups/", PUT(32, 8, 4), .what = "the summary is of checkpoint 00000000000000000004"},
+    {"/groups/", PUT(52, 4, 5), .what = "group 5 of 1 in a world of 1 ranks cannot be"},
+    {"/groups/", PUT(56, 4, 999999), .what = "group 0 of 999999 in a world of 1 ranks cannot be"},
+    {"/groups/", PUT(60, 4, 1 << 24), .what = "1 groups and 16777216 ranks, the manifest of 9120, 1 and 1"},
+    {"/groups/", PUT(208, 8, 9121), .what = "speaks of 9121 bytes"},
+    {"/groups/", PUT(64, 1, 1), .named = "/content", .what = "is missing"},
+    {"/groups/", PUT(68, 4, 65), .what = "65 ranks, the limit is 64"},
+    {"/groups/", PUT(72, 4, 9), .what = "9 refs, the limit is 8"},
+    {"/groups/", PUT(76, 4, 70000), .what = "70000 packs, the limit is 65536"},
+    {"/groups/", PUT(176, 8, UINT64_C(1) << 40), .what = "1099511627776 bytes of layout, the limit is 4294967296"},
+    {"/groups/", PUT(184, 8, UINT64_C(1) << 32), .named = "/content", .what = "156 bytes with SHA-256"},
+    {"/groups/", PUT(192, 8, 1), .named = "/placement-", .what = "has 314 bytes, expected at most 1"},
+    {"/groups/", PUT(224, 4, 1), .what = "rank 1 is out of order or outside of a world of 1"},
+    /* Manifest. */
+    {"/manifest.", TEXT("\"world\":1", "\"world\":16777216"),
+     .what = "its groups hold 1 ranks, the world size is 16777216"},
+    {"/manifest.", TEXT("\"world\":1", "\"world\":-1"), .what = "expected an integer from 0 to 4294967295, found -1"},
+    {"/manifest.", TEXT("\"world\":1", "\"world\":1.0"), .what = "expected integers only, found a real number"},
+    {"/manifest.", TEXT("\"world\":1", "\"world\":99999999999999999999"), .what = "too big integer near"},
+    {"/manifest.", TEXT("\"raw_bytes\":9120", "\"raw_bytes\":9121"),
+     .what = "has 9121 bytes, its groups together 9120"},
+    {"/manifest.", TEXT(",[0]]", ",[0,0]]"), .what = "its ranks do not ascend: 0 before 0"},
+    {"/manifest.", TEXT("\"refs\":[],", "\"refs\":[],\"refs\":[],"), .what = "duplicate object key near"},
+    {"/manifest.", TEXT("\"refs\":[]", "\"refs\":[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]"),
+     .what = "nested deeper than 16 levels"},
+    {"/manifest.", TEXT("\"refs\":[]", "\"refs\":[\"../../etc\"]"), .what = "ref 0: expected a checkpoint id"},
+    {"/manifest.", TEXT("\"bytes\":191", "\"bytes\":17179869185"),
+     .what = "17179869185 bytes, at most 17179869184 are allowed"},
+    {"/manifest.", TEXT("\"bytes\":191", "\"bytes\":17179869184"), .named = "/index.",
+     .what = "191 bytes, the manifest names 17179869184"},
+    {"/manifest.", TEXT("\"head_bytes\":101", "\"head_bytes\":100"), .named = "/index.",
+     .what = "the SHA-256 of its head is not the root"},
+    {"/manifest.", TEXT("\"id\":\"00000000000000000003", "\"id\":\"00000000000000000004"),
+     .what = "it is the manifest of checkpoint 00000000000000000004"},
+    {"/manifest.", TEXT("{\"fan_out\"", "{ \"fan_out\""), .what = "not canonical from byte 1 on"},
+    {"/manifest.", TEXT("\"fan_out\":false", "\"fan_out\":0"), .what = "expected true or false, found 0"},
+    {"/manifest.", TEXT("\"version\":[1,0]", "\"version\":[2,0]"), .named = "version 2.0",
+     .what = "version 2.0, this release reads up to 1.x"},
+    /* Index: 48 the block, 101 "w" and 146 "x". */
+    {"/index.", PUT(16, 4, UINT32_MAX), .what = "the SHA-256 of its head is not the root"},
+    {"/index.", PUT(24, 8, 99), .what = "2 boxes of 99 tensors: each has one at least"},
+    {"/index.", PUT(40, 8, UINT64_C(1) << 34), .what = "its blocks end at 191, expected 17179869184"},
+    {"/index.", PUT(48, 8, 102), .what = "block 0 is at 102, expected 101"},
+    {"/index.", PUT(56, 4, UINT32_MAX), .what = "its blocks end at 4294967396, expected 191"},
+    {"/index.", PUT(60, 4, 0), .what = "0 tensors in 90 bytes cannot be"},
+    {"/index.", PUT(101, 4, UINT32_MAX), .what = "90 bytes do not hold the records that it counts"},
+    {"/index.", PUT(105, 1, 99), .what = "tensor \"w\": unknown dtype 99"},
+    {"/index.", PUT(109, 4, UINT32_MAX), .what = "its records take at least 103079215088 bytes, 77 are left"},
+    {"/index.", PUT(122, 4, 7), .named = "/checkpoints/", .what = "the layouts give an index with the root"},
+    {"/index.", PUT(126, 4, 99), .named = "/checkpoints/", .what = "the layouts give an index with the root"},
+    {"/index.", PUT(130, 8, UINT64_MAX), .what = "offset 18446744073709551615, extent 9000, size 9000"},
+    /* The newest entry. */
+    {"/history/", TEXT("\"h\":3", "\"h\":-1"), .what = "expected an integer from 0 to 9223372036854775807, found -1"},
+    {"/history/", TEXT("\"era\":1", "\"era\":1000000"), .what = "era 1000000 is not from 1 to 999999"},
+    {"/history/", TEXT("\"n\":4", "\"n\":5"), .what = "holds entry 000001.00000000000000000005"},
+    {"/history/", TEXT("\"run\":\"run\"", "\"run\":\"foo\""), .what = "of run \"foo\""},
+    {"/history/", TEXT("\"run\":\"run\"", "\"run\":\"../x\""), .what = "expected a name, found \"../x\""},
+    {"/history/", TEXT("\"labels\":[],", "\"labels\":[],\"labels\":[],"), .what = "duplicate object key near"},
+    {"/history/", TEXT("\"tries\":[]", "\"tries\":[[5,1],[5,1]]"), .what = "its tries do not ascend at step 5"},
+    {"/history/", TEXT("\"id\":2", "\"id\":1"), .what = "expected every id to be used"},
+    {"/history/", TEXT("\"id\":2", "\"id\":9"), .what = "expected a number of one of 3 ids"},
+    {"/history/", TEXT("\"launches\":[\"one\"]", "\"launches\":[\"one\",\"one\"]"),
+     .what = "launch \"one\" is listed twice"},
+    {"/history/", TEXT("\"host\":\"", "\"host\":\"\\u001b[31m"), .what = "not canonical from byte"},
+    {"/history/", TEXT("\"refs\":[]", "\"refs\":[0]"), .what = "refers to itself"},
+    {"/history/", TEXT("\"version\":[1,0]", "\"version\":[2,0]"), .named = "version 2.0",
+     .what = "version 2.0, this release reads up to 1.x"},
+    {"store.json", TEXT("\"version\":[1,0]", "\"version\":[2,0]"), .named = "version 2.0",
+     .what = "version 2.0, this release reads up to 1.x"},
+    {"store.json", TEXT("\"id\":\"", "\"id\":\"X"), .what = "expected 32 hex digits, found"},
+};
+
+static void tell(const struct hostile *h, const struct lie *l) {
+    struct forge f = {0};
+    struct forge_object *o = NULL;
+    hostile_load(h, &f);
+    for (size_t i = 0; i < f.count; i++)
+        if (strstr(f.objects[i].key, l->object) != NULL) o = &f.objects[i];
+    must(o != NULL);
+    if (l->from != NULL)
+        must_at(forge_replace(o, l->from, l->to), l->from, "it stands there", __FILE__, __LINE__);
+    else
+        forge_put(o, l->offset, &l->value, l->bytes);
+    forge_mend(&f);
+    hostile_store(h, &f);
+    forge_fini(&f);
+}
+
+static void a_lie_behind_hashes_that_are_right_is_refused(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+        if (SANITIZED && i % 2 != 0) continue;
+        struct hostile h;
+        hostile_make(&h);
+        tell(&h, &lies[i]);
+        hostile_run_all(&h, true);
+        hostile_refuses(&h, VERIFY, lies[i].named != NULL ? lies[i].named : lies[i].object, lies[i].what);
+        hostile_drop(&h);
+    }
+}
+
+/* Nothing in these is wrong by itself; what they claim must cost nothing. */
+static const struct lie claims[] = {
+    {"/history/",
+     TEXT("\"from\":null", "\"from\":{\"fan_out\":true,\"groups\":999999,\"id\":\"00000000000000000009.1-00c0ffee.0\","
+                           "\"open\":true,\"refs\":[],\"world\":16777216}"),
+     .what = ""},
+    {"/history/", TEXT("\"bytes\":9120", "\"bytes\":9223372036854775807"), .what = ""},
+    {"/history/", TEXT("\"time_ms\":1", "\"time_ms\":655000"), .what = ""},
+    {"/history/", TEXT("\"note\":\"\"", "\"note\":\"\xe2\x80\xae%s%n\""), .what = ""},
+};
+
+static void a_claim_that_may_be_costs_nothing(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof claims / sizeof *claims; i++) {
+        struct hostile h;
+        hostile_make(&h);
+        tell(&h, &claims[i]);
+        hostile_run_all(&h, SANITIZED && i > 1);
+        hostile_drop(&h);
+    }
+}
+
+static void a_summary_that_lies_is_mended_from_the_other_tier(void **state) {
+    (void)state;
+    struct hostile h;
+    static struct end e;
+    const struct lie lie = {"/groups/", PUT(60, 4, 1 << 24), .what = ""};
+    hostile_make(&h);
+    tell(&h, &lie);
+    hostile_refuses(&h, VERIFY, "/groups/", "16777216 ranks");
+    hostile_run(&h, "repair " RUN " --copies --yes --remote @remote --local @local --memory 64MiB", &e);
+    must_at(e.code == 0, e.text, "it is mended", __FILE__, __LINE__);
+    hostile_run(&h, VERIFY, &e);
+    must_at(e.code == 0, e.text, "it is mended", __FILE__, __LINE__);
+    hostile_drop(&h);
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_lie_behind_hashes_that_are_right_is_refused),
+        cmocka_unit_test(a_claim_that_may_be_costs_nothing),
+        cmocka_unit_test(a_summary_that_lies_is_mended_from_the_other_tier),
+    };
+    if (argc != 2) return 2;
+    hostile_command = argv[1];
+    const int failed = run_cases(tests);
+    hostile_template_drop();
+    return failed;
+}
