@@ -34,6 +34,8 @@ void disk_crash(struct disk *d, uint64_t seed);
 void disk_lose_client(struct disk *d, unsigned client, uint64_t seed);
 /* The n-th fsync from now on (1: the next) fails, and what it was to write is written by none; 0: none does. */
 void disk_fail_fsync(struct disk *d, uint64_t n);
+void disk_fail_file_fsync(struct disk *d, uint64_t n);  /* likewise, of fsyncs of files only */
+void disk_set_capacity(struct disk *d, uint64_t bytes); /* 0: no limit */
 
 /* Every file and directory that can be seen, by its path below the root ("a/b", directories end in '/'). */
 typedef void (*disk_look)(void *user, const char *path, uint64_t bytes);

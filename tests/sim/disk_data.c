@@ -211,4 +211,14 @@ void disk_lose_client(struct disk *d, unsigned client, uint64_t seed) {
 
 void disk_fail_fsync(struct disk *d, uint64_t n) {
     d->fail_fsync = n;
+    d->fail_files_only = false;
+}
+
+void disk_fail_file_fsync(struct disk *d, uint64_t n) {
+    d->fail_fsync = n;
+    d->fail_files_only = true;
+}
+
+void disk_set_capacity(struct disk *d, uint64_t bytes) {
+    d->model.capacity_bytes = bytes;
 }

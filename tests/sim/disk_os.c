@@ -270,8 +270,8 @@ static int sim_fsync(struct bwi_os *os, int fd) {
     if (rc == 0) rc = file_at(os, fd, &f); /* the disk may have crashed */
     if (rc != 0) return rc;
     struct disk *d = f->disk;
-    const bool fails = d->fail_fsync > 0 && --d->fail_fsync == 0;
-    const bool is_dir = f->inode->type == BWI_OS_DIR;
+    const bool is_dir = f->inode->type == BWI_OS_DIR, counts = !is_dir || !d->fail_files_only;
+    const bool fails = counts && d->fail_fsync > 0 && --d->fail_fsync == 0;
     if (fails && is_dir) disk_drop_entries(f->inode);
     if (fails && !is_dir) disk_drop_data(f->inode);
     if (fails) return -EIO;

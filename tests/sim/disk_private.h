@@ -57,6 +57,7 @@ struct disk {
     uint64_t generation; /* crashes; descriptors of an earlier one are dead */
     uint64_t floor_seq;  /* friendly: names up to here are safe */
     uint64_t fail_fsync;
+    bool fail_files_only;
     uint64_t rng;
 };
 

@@ -189,9 +189,53 @@ static void an_object_that_another_process_named_and_never_synced_is_safe_when_i
     }
 }
 
+/* --- an fsync that fails, and after which the kernel calls clean what it has not written ---- */
+
+static struct bwi_store_op put(struct bench *b, bool upload, const char *key) {
+    return upload ? st_upload(&b->rig, b->s, key, bwi_span_str(text_of(1))) : st_create(&b->rig, b->s, key, text_of(1));
+}
+
+/* The n-th fsync of the first try fails; the second one must make good what it says. false: there is no n-th one. */
+static bool put_again(uint64_t n, uint64_t seed, bool upload) {
+    struct bench b = {0};
+    const char *key = "a/b/c";
+    bwi_env_virtual_init(&b.env, seed);
+    b.d = disk_new(&b.env.env, NULL);
+    reopen(&b);
+    disk_fail_fsync(b.d, n);
+    const int first = put(&b, upload, key).error.status;
+    disk_fail_fsync(b.d, 0);
+    const bool was_seen = st_head(&b.rig, b.s, key).error.status == 0;
+    if (first != 0 && was_seen) {
+        assert_int_equal(first, BW_E_UNKNOWN);
+        assert_op_fails(st_key(&b.rig, b.s, BWI_STORE_SYNC, "a/b/"), BW_E_IO, "earlier fsync");
+    }
+    assert_op_ok(put(&b, upload, key));
+    assert_op_ok(st_key(&b.rig, b.s, BWI_STORE_SYNC, "a/b/"));
+    disk_crash(b.d, seed);
+    leave(&b);
+    reopen(&b);
+    assert_object(&b.rig, b.s, key, text_of(1));
+    leave(&b);
+    disk_free(b.d);
+    return first != 0;
+}
+
+static void after_a_sync_that_failed_only_what_is_made_anew_is_called_done(void **state) {
+    (void)state;
+    for (int upload = 0; upload < 2; upload++) {
+        uint64_t n = 1;
+        bool failed = true;
+        for (; failed; n++)
+            for (uint64_t seed = 1; seed <= 20; seed++) failed = put_again(n, test_seed(9) * 1000 + seed, upload != 0);
+        assert_int_equal(n, 6); /* two directories, the bytes, the name; the fifth has none to fail */
+    }
+}
+
 int main(void) {
     const struct CMUnitTest more[] = {
         cmocka_unit_test(what_is_done_survives_a_crash_at_any_change_and_nothing_is_ever_torn),
+        cmocka_unit_test(after_a_sync_that_failed_only_what_is_made_anew_is_called_done),
         cmocka_unit_test(an_object_that_another_process_named_and_never_synced_is_safe_when_it_is_met),
     };
     const size_t n = contract_case_count;

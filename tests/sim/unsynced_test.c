@@ -12,7 +12,8 @@ struct site {
     struct disk *remote, *local;
     struct disk_process *processes[8];
     unsigned process_count;
-    uint64_t stop_sync; /* the next process dies before its n-th fsync of a directory groups/; 0: never */
+    const char *stop_name; /* the next process dies before its n-th fsync of a directory of this name; n == 0: never */
+    uint64_t stop_sync;
 };
 
 static void kill_it(void *user) {
@@ -25,7 +26,7 @@ static int open_io(struct cluster *c, unsigned node, struct bwi_io **ret, struct
     s->processes[s->process_count++] = p;
     disk_attach(p, "remote", s->remote);
     disk_attach(p, "local", s->local);
-    disk_stop_at_sync(p, "groups", s->stop_sync, kill_it, p);
+    disk_stop_at_sync(p, s->stop_name, s->stop_sync, kill_it, p);
     s->stop_sync = 0;
     const struct bwi_io_options o = {.os = disk_os(p)};
     return bwi_io_open(&o, ret, err);
@@ -65,6 +66,7 @@ static bool has_died(struct cluster *c, void *user) {
 /* A launch saves step 1 and dies before its n-th sync of a directory groups/. */
 static void die_at(struct site *s, uint64_t sync) {
     struct bwi_save *v[1];
+    s->stop_name = "groups";
     s->stop_sync = sync;
     open_all(&s->c, 0, &(struct launch){.launch = "dies", .world = 1});
     save_all(&s->c, 0, 1, 1, v);
@@ -115,9 +117,32 @@ static void what_a_launch_goes_on_from_in_the_authority_stays_there(void **state
     }
 }
 
+/* Rank 0 dies when its commit entry can be seen and is not safe. Rank 1 sees it. */
+static void what_a_rank_is_told_of_the_log_stays_there(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        struct site s;
+        struct bwi_save *v[2];
+        open_site(&s, seed);
+        s.stop_name = "history";
+        s.stop_sync = 2; /* the first is that of the register entry */
+        open_all(&s.c, 0, &(struct launch){.launch = "dies", .world = 2});
+        save_all(&s.c, 0, 2, 1, v);
+        assert_true(cluster_run(&s.c, has_died, s.processes[0], 60000));
+        cluster_kill(&s.c, 0);
+        wait_level(&s.c, v[1], BW_COMMITTED);
+        lose_power(&s, 1, seed);
+        go_on(&s, 2, "after");
+        assert_true(s.c.ranks[2].session->resume.committed);
+        check_resumed(&s.c, 2, 1);
+        close_site(&s);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_a_launch_goes_on_from_on_its_node_stays_there),
+        cmocka_unit_test(what_a_rank_is_told_of_the_log_stays_there),
         cmocka_unit_test(what_a_launch_goes_on_from_in_the_authority_stays_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -57,6 +57,7 @@ struct lost {
     uint64_t blow_ns;                 /* when one falls whatever anybody does; BWI_NEVER */
     bool failing_syncs;               /* some fsyncs fail: then a node's word is not looked at, only the history's */
     bool friendly;
+    uint64_t capacity; /* of a node's disk; 0: no limit. One that is full fails saves */
     uint64_t grace_ms, delay_ns;
     uint32_t device;
     uint64_t blows, changes; /* so far */

@@ -11,7 +11,8 @@
 #include <string.h>
 
 static struct disk *new_disk(struct lost *x, bool is_remote) {
-    const struct disk_model m = {.friendly = x->friendly, .is_remote = is_remote, .device = ++x->device};
+    struct disk_model m = {.friendly = x->friendly, .is_remote = is_remote, .device = ++x->device};
+    if (!is_remote && !x->s.quiet) m.capacity_bytes = x->capacity;
     return disk_new(&x->s.env.env, &m);
 }
 
@@ -29,6 +30,8 @@ void lost_fail_syncs(struct lost *x) {
     if (!x->failing_syncs) return;
     for (unsigned n = 0; n < x->s.nodes; n++)
         disk_fail_fsync(x->local[n], system_chance(&x->s, 60) ? 1 + system_random(&x->s, 80) : 0);
+    /* That a name of another process could not be synced nobody can know; so in the shared tier only bytes are lost. */
+    disk_fail_file_fsync(x->remote, system_chance(&x->s, 60) ? 1 + system_random(&x->s, 80) : 0);
 }
 
 /* --- what strikes ---- */

@@ -41,6 +41,7 @@ static void draw(struct run *q) {
     s->quota = system_chance(s, 25) ? 30000 : 0;
     x->friendly = system_chance(s, 8);
     x->failing_syncs = system_chance(s, 15);
+    x->capacity = system_chance(s, 15) ? 40000 + system_random(s, 100000) : 0;
     x->grace_ms = system_chance(s, 50) ? 0 : 3600000;
     x->delay_ns = (system_chance(s, 50) ? 1 : 30) * BWI_NS_PER_MS;
     x->blows_left = 1 + (unsigned)system_random(s, 4);
@@ -187,7 +188,11 @@ static bool settle(struct run *q) {
         if (s->parts[i].used) part_kill(s, &s->parts[i]);
     if (system_chance(s, 70)) lost_strike(&q->x, BLOW_ALL, 0, NULL);
     q->x.blow_ns = BWI_NEVER;
-    for (unsigned n = 0; n < s->nodes; n++) disk_fail_fsync(q->x.local[n], 0);
+    for (unsigned n = 0; n < s->nodes; n++) {
+        disk_fail_fsync(q->x.local[n], 0);
+        disk_set_capacity(q->x.local[n], 0);
+    }
+    disk_fail_fsync(q->x.remote, 0);
     s->quiet = true;
     return play(q, nobody_is_left, LIMIT_NS, "the end of the dead");
 }
