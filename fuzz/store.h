@@ -18,8 +18,11 @@ void store_state_of(struct store_state *s, uint64_t step);
 /* Two launches: three steps, back to the second, another one, and one that only one rank has brought to its end. */
 void store_make(struct forge tiers[BWI_TIERS]);
 
-/* Opens, lists, restores, verifies, mends, sweeps it, and lets a job go on from it. `chain`: no hash was made right, so
- * that wrong data is impossible: what is read without an error must be what was saved. job: the last of these too. */
-void store_use(const struct forge tiers[BWI_TIERS], bool chain, bool job);
+/* What is left out, so that more inputs fit into an hour. */
+enum { STORE_NO_READ = 1, STORE_NO_MEND = 2, STORE_NO_SWEEP = 4, STORE_NO_JOB = 8 };
+
+/* Opens, lists, verifies, restores, mends, sweeps it, and lets a job go on from it. `chain`: no hash was made right, so
+ * that wrong data is impossible: what is read without an error must be what was saved. */
+void store_use(const struct forge tiers[BWI_TIERS], bool chain, unsigned without);
 
 #endif

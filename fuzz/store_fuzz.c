@@ -21,7 +21,7 @@ static struct forge sound[BWI_TIERS], changed[BWI_TIERS];
 
 void fuzz_init(void) {
     store_make(sound);
-    store_use(sound, true, true);
+    store_use(sound, true, 0);
 }
 
 /* Sixteen times all objects is far more than what a reader holds of them; a claim of more needs the bytes. */
@@ -145,6 +145,6 @@ void fuzz_one(uint8_t *data, size_t size) {
     for (unsigned i = 0; i < CHANGES_MAX && in.left > 0; i++) change(&in);
     const bool mended = (flags & 1) != 0;
     for (enum bwi_tier t = 0; mended && t < BWI_TIERS; t++) forge_mend(&changed[t]);
-    store_use(changed, !mended, (flags & 2) != 0);
+    store_use(changed, !mended, (unsigned)(flags >> 1));
     for (enum bwi_tier t = 0; t < BWI_TIERS; t++) forge_fini(&changed[t]);
 }

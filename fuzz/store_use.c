@@ -258,7 +258,27 @@ static void open_job(struct use *u) {
     cluster_end(&u->cluster, 0);
 }
 
-void store_use(const struct forge tiers[BWI_TIERS], bool chain, bool job) {
+static void look_at_all(struct use *u) {
+    restore_from(u);
+    for (size_t i = 0; i < kept_count(u); i++) {
+        const bool sound = verify(u, i);
+        u->readable[i] = restore_kept(u, i, false) == 0;
+        if (u->chain && sound) fuzz_require(u->readable[i]);
+    }
+}
+
+static void change_all(struct use *u, unsigned without) {
+    for (size_t i = 0; i < kept_count(u) && (without & STORE_NO_MEND) == 0; i++) mend(u, i);
+    for (enum bwi_tier t = 0; t < BWI_TIERS && (without & STORE_NO_SWEEP) == 0; t++) {
+        sweep(u, t, true);
+        sweep(u, t, false);
+    }
+    /* Neither takes away what could be read. */
+    for (size_t i = 0; i < kept_count(u); i++)
+        if (u->readable[i] && restore_kept(u, i, true) != 0) fuzz_require(!u->chain);
+}
+
+void store_use(const struct forge tiers[BWI_TIERS], bool chain, unsigned without) {
     static struct use u;
     memset(&u, 0, sizeof u);
     u.chain = chain;
@@ -266,19 +286,9 @@ void store_use(const struct forge tiers[BWI_TIERS], bool chain, bool job) {
     if (read_ids(&u)) {
         read_head(&u);
         for (enum bwi_tier t = 0; t < BWI_TIERS; t++) list_holds(&u, t);
-        restore_from(&u);
-        for (size_t i = 0; i < kept_count(&u); i++) {
-            const bool sound = verify(&u, i), readable = restore_kept(&u, i, false) == 0;
-            if (chain && sound) fuzz_require(readable);
-            u.readable[i] = readable;
-        }
-        for (enum bwi_tier t = 0; t < BWI_TIERS; t++) sweep(&u, t, true);
-        for (size_t i = 0; i < kept_count(&u); i++) mend(&u, i);
-        for (enum bwi_tier t = 0; t < BWI_TIERS; t++) sweep(&u, t, false);
-        /* Neither takes away what could be read. */
-        for (size_t i = 0; i < kept_count(&u); i++)
-            if (restore_kept(&u, i, true) != 0) fuzz_require(!chain || !u.readable[i]);
+        if ((without & STORE_NO_READ) == 0) look_at_all(&u);
+        change_all(&u, without);
     }
-    if (job) open_job(&u);
+    if ((without & STORE_NO_JOB) == 0) open_job(&u);
     close_all(&u);
 }

@@ -88,8 +88,8 @@ def configure():
 
 def run(mutant, test):
     """How it ended, and what there is to say about it."""
-    program = pathlib.Path(test["cmd"][0])
-    targets = [str(program.relative_to(BUILD))] if program.is_relative_to(BUILD) else []
+    programs = [pathlib.Path(word) for word in test["cmd"]]  # a test may be given another program to run
+    targets = [str(p.relative_to(BUILD)) for p in programs if p.is_relative_to(BUILD)]
     build = subprocess.run(["ninja", "-C", BUILD, *targets], capture_output=True, text=True, check=False)
     if build.returncode:
         return "does not build", build.stdout[-600:]
