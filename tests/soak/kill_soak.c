@@ -115,7 +115,7 @@ static void lead_to(struct run *x, unsigned i) {
     const struct kill_aim *aim = &x->aim[i];
     struct kill_launch *l = &x->a->launch[i];
     const bool marks = aim->directed && kill_point_kind(aim->point) == KIND_MARK;
-    if (aim->role == KILL_PRUNE) l->saves = 2 + below(x, KILL_SAVES - 1);
+    if (aim->role == KILL_PRUNE && l->saves < 3) l->saves += below(x, KILL_SAVES - l->saves + 1);
     if (!marks && !(deletes(aim) && !is_tool(aim->role))) return;
     if (l->saves == 1) l->plan[l->saves++] = l->plan[0];
     l->plan[0].fate = FATE_CANCELLED;
