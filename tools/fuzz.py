@@ -41,8 +41,8 @@ def folders(target):
 def run(target, seconds, runs):
     """How it ended, and libFuzzer's last words: inputs tried, edges, features."""
     command = [str(BUILD / "fuzz" / f"{target}_fuzz"), f"-max_total_time={seconds}", f"-runs={runs}", "-timeout=20",
-               "-rss_limit_mb=4096", "-print_final_stats=1", f"-artifact_prefix={BUILD}/{target}-", *OPTIONS.get(target, []),
-               *folders(target)]
+               "-rss_limit_mb=4096", "-print_final_stats=1", f"-artifact_prefix={BUILD}/{target}-",
+               *OPTIONS.get(target, []), *folders(target)]
     tried, edges, features = 0, 0, 0
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, errors="replace") as fuzzer:
         for line in fuzzer.stderr:
