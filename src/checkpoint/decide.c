@@ -96,15 +96,15 @@ static int check_head(struct bwi_decide *d, struct bw_error *err) {
  * entry may have died before its name was durable. */
 static enum bwi_step sync_head(struct bwi_decide *d) {
     if (!d->head.found) return end(d);
-    struct bwi_key prefix = bwi_key_history(d->ctx->run);
     d->state = DECIDE_SYNCED;
-    bwi_call_prepare(&d->call, BWI_STORE_SYNC, prefix.s);
-    bwi_call_submit(&d->call, &d->task, d->ctx->tier[BWI_TIER_REMOTE]);
+    d->sync.ctx = d->ctx;
+    bwi_history_sync_start(&d->sync, d->task.loop, &d->task);
     return BWI_STEP_WAIT;
 }
 
 static enum bwi_step synced(struct bwi_decide *d) {
-    const struct bw_error *e = &d->call.op.error;
+    const struct bw_error *e = &d->sync.task.error;
+    if (d->sync.task.running) return BWI_STEP_WAIT;
     return e->status < 0 ? fail(d, e) : end(d);
 }
 

@@ -5,6 +5,7 @@
 #define BWI_CHECKPOINT_DECIDE_H
 
 #include "checkpoint/history_head.h"
+#include "checkpoint/history_sync.h"
 #include "checkpoint/policy_history.h"
 
 struct bwi_decide {
@@ -26,6 +27,7 @@ struct bwi_decide {
     /* inside */
     int state;
     struct bwi_head_read read;
+    struct bwi_history_sync sync;
     struct bwi_call call, list;
     struct bwi_buf bytes; /* of the entry that is being created: repeated unchanged until n+1 exists */
     struct bwi_entry entry;

@@ -25,7 +25,6 @@ enum drain_state {
     DRAIN_PACK,
     DRAIN_FOREIGN_PACK, /* one of a checkpoint that this one refers to */
     DRAIN_COPY,
-    DRAIN_SYNC,
     DRAIN_PUBLISH,
     DRAIN_PUBLISHED,
     DRAIN_UNLOCK,
@@ -109,14 +108,33 @@ static enum bwi_step sync_dir(struct bwi_drain *d, const char *prefix, enum drai
     return wait_in(d, then);
 }
 
+static enum bwi_step read_local(struct bwi_drain *d) {
+    d->read = (struct bwi_meta_read){.ctx = d->ctx,
+                                     .tier = BWI_TIER_LOCAL,
+                                     .id = d->id,
+                                     .group = d->group,
+                                     .summary_only = d->far_there && d->unsynced.status == 0,
+                                     .meta = &d->meta};
+    bwi_meta_read_start(&d->read, d->task.loop, &d->task);
+    return wait_in(d, DRAIN_READ);
+}
+
+/* It may have been an earlier try of ours that could not make its names durable. Then no fsync vouches for them any
+ * more, and only the same bytes, put once more, can become durable. */
+static enum bwi_step not_synced(struct bwi_drain *d) {
+    if (d->local_gone) return fail(d, &d->call.op.error);
+    d->unsynced = d->call.op.error;
+    return read_local(d);
+}
+
 static enum bwi_step groups_synced(struct bwi_drain *d) {
-    if (d->call.op.error.status < 0) return fail(d, &d->call.op.error);
+    if (d->call.op.error.status < 0) return not_synced(d);
     const struct bwi_key layouts = bwi_key_layouts_of(d->ctx->run, d->id.attempt, d->id.nonce);
     return sync_dir(d, layouts.s, DRAIN_COMPLETE);
 }
 
 static enum bwi_step complete(struct bwi_drain *d) {
-    if (d->call.op.error.status < 0) return fail(d, &d->call.op.error);
+    if (d->call.op.error.status < 0) return not_synced(d);
     d->was_complete = true;
     return go(d, DRAIN_UNLOCK);
 }
@@ -144,14 +162,7 @@ static enum bwi_step looked(struct bwi_drain *d) {
     if (d->far_there && d->local_gone) return go(d, DRAIN_SYNC_GROUPS);
     if (d->local_gone) return nowhere(d);
     if (!d->far_there && somebody_else_drains(d)) return go(d, DRAIN_PAUSE);
-    d->read = (struct bwi_meta_read){.ctx = d->ctx,
-                                     .tier = BWI_TIER_LOCAL,
-                                     .id = d->id,
-                                     .group = d->group,
-                                     .summary_only = d->far_there,
-                                     .meta = &d->meta};
-    bwi_meta_read_start(&d->read, d->task.loop, &d->task);
-    return wait_in(d, DRAIN_READ);
+    return read_local(d);
 }
 
 static enum bwi_step pausing(struct bwi_drain *d) {
@@ -179,7 +190,9 @@ static bool is_same(const struct bwi_summary *a, const struct bwi_summary *b) {
 /* With a summary in the authority the local one is only held against it; one that cannot be read says nothing. */
 static enum bwi_step read_done(struct bwi_drain *d) {
     if (runs(d, &d->read.task)) return BWI_STEP_WAIT;
-    if (!d->far_there) return d->read.task.error.status < 0 ? fail(d, &d->read.task.error) : go(d, DRAIN_PACK);
+    const bool failed = d->read.task.error.status < 0;
+    if (d->unsynced.status < 0) return failed ? fail(d, &d->unsynced) : go(d, DRAIN_PACK);
+    if (!d->far_there) return failed ? fail(d, &d->read.task.error) : go(d, DRAIN_PACK);
     if (!d->meta.summary_ok || is_same(&d->far, &d->meta.summary)) return go(d, DRAIN_SYNC_GROUPS);
     (void)bwi_error_set(&d->task.error, BW_E_EXISTS, "the authority has it with another layout or content");
     return go(d, DRAIN_UNLOCK);
@@ -198,7 +211,7 @@ static enum bwi_step next_pack(struct bwi_drain *d) {
     const struct bwi_placement *p = &d->meta.placement;
     struct bwi_key key;
     if (d->task.cancel) return cancelled(d);
-    if (d->pack == p->pack_count) return go(d, d->skipped ? DRAIN_SYNC : DRAIN_PUBLISH);
+    if (d->pack == p->pack_count) return go(d, DRAIN_PUBLISH);
     if (!is_own_pack(d, &p->packs[d->pack], &key)) {
         bwi_call_prepare(&d->call, BWI_STORE_HEAD, key.s);
         bwi_call_submit(&d->call, &d->task, authority(d));
@@ -236,27 +249,19 @@ static enum bwi_step copied(struct bwi_drain *d) {
     return go(d, DRAIN_PACK);
 }
 
-/* Packs that were there already may have been put by somebody who died before their names were durable. */
-static enum bwi_step sync_packs(struct bwi_drain *d) {
-    const struct bwi_key key = bwi_key_data_of(d->ctx->run, d->meta.summary.fan_out, &d->id, d->group);
-    bwi_call_prepare(&d->call, BWI_STORE_SYNC, key.s);
-    bwi_call_submit(&d->call, &d->task, authority(d));
-    return wait_in(d, DRAIN_PUBLISH);
-}
-
 /* ---- the other three objects and the summary ---- */
 
 /* All keys are those of the local tier, so its placement and summary are right there as they are. */
 static enum bwi_step publish(struct bwi_drain *d) {
     const struct bwi_group_meta *m = &d->meta;
-    if (d->skipped && d->call.op.error.status < 0) return fail(d, &d->call.op.error);
     d->publish = (struct bwi_publish){.ctx = d->ctx,
                                       .store = authority(d),
                                       .summary = &m->summary,
                                       .layout = bwi_buf_span(&m->layout_bytes),
                                       .content = bwi_buf_span(&m->content_bytes),
                                       .placement = bwi_buf_span(&m->placement_bytes),
-                                      .layout_known = d->layout_known};
+                                      .layout_known = d->layout_known && d->unsynced.status == 0,
+                                      .sync_packs = d->skipped};
     bwi_publish_start(&d->publish, d->task.loop, &d->task);
     return wait_in(d, DRAIN_PUBLISHED);
 }
@@ -310,7 +315,6 @@ static enum bwi_step drain_step(struct bwi_task *t) {
     case DRAIN_PACK: return next_pack(d);
     case DRAIN_FOREIGN_PACK: return foreign_pack(d);
     case DRAIN_COPY: return copied(d);
-    case DRAIN_SYNC: return sync_packs(d);
     case DRAIN_PUBLISH: return publish(d);
     case DRAIN_PUBLISHED: return published(d);
     case DRAIN_UNLOCK: return unlock(d);
@@ -328,6 +332,7 @@ void bwi_drain_start(struct bwi_drain *d, struct bwi_loop *loop, struct bwi_task
     d->pack = 0;
     d->wake_ns = 0;
     d->held = NULL;
+    d->unsynced = (struct bw_error)BW_ERROR_INIT;
     d->call = (struct bwi_call){0};
     d->lock = (struct bwi_call){0};
     memset(&d->meta, 0, sizeof d->meta);

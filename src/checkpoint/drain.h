@@ -24,6 +24,8 @@ struct bwi_drain {
     int state;
     bool local_gone;         /* no summary on the local tier: only the authority can have it */
     bool far_there, skipped; /* the authority has a summary; it had some of the packs */
+    struct bw_error
+        unsynced; /* why the authority's copy is not known to be durable; status 0: nobody asked, or it is */
     struct bwi_call call, lock;
     struct bwi_summary far;
     struct bwi_group_meta meta;

@@ -110,6 +110,7 @@ static enum bwi_step copy_target(struct bwi_pack_copy *c) {
     const struct bwi_store_op *op = &c->c->call.op;
     const uint64_t want = pack_of(c)->file_bytes;
     if (op->error.status == BW_E_NOTFOUND) return go(c, COPY_ASK_SOURCE);
+    if (op->error.status == 0 && op->doubtful && op->size_bytes == want) return go(c, COPY_ASK_SOURCE);
     if (op->error.status != 0) {
         (void)bwi_error_copy(&c->task.error, &op->error);
     } else if (op->size_bytes != want) {

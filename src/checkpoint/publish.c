@@ -9,6 +9,8 @@
 enum publish_state {
     PUBLISH_PARTS,
     PUBLISH_PARTS_PUT,
+    PUBLISH_SYNC_PACKS,
+    PUBLISH_PACKS_SYNCED,
     PUBLISH_SUMMARY,
     PUBLISH_SUMMARY_PUT,
     PUBLISH_LOOK, /* something else is there: what does its summary say? */
@@ -71,7 +73,24 @@ static enum bwi_step parts_put(struct bwi_publish *p) {
     }
     if (p->task.error.status < 0) return go(p, PUBLISH_END);
     for (int i = 0; i < PARTS; i++) (void)bwi_error_copy(&p->task.error, &p->calls[i].op.error);
-    return go(p, p->task.error.status < 0 ? PUBLISH_LOOK : PUBLISH_SUMMARY);
+    if (p->task.error.status < 0) return go(p, PUBLISH_LOOK);
+    return go(p, p->sync_packs ? PUBLISH_SYNC_PACKS : PUBLISH_SUMMARY);
+}
+
+/* Whoever put the packs may have died before their names were durable. Content and placement lie beside them and have
+ * been put anew by now: where an earlier try could not make theirs durable, no fsync would have vouched for them. */
+static enum bwi_step sync_packs(struct bwi_publish *p) {
+    const struct bwi_summary *s = p->summary;
+    const struct bwi_key key = bwi_key_data_of(p->ctx->run, s->fan_out, &s->id, s->group);
+    if (p->task.cancel) return cancelled(p);
+    bwi_call_prepare(&p->calls[CONTENT], BWI_STORE_SYNC, key.s);
+    bwi_call_submit(&p->calls[CONTENT], &p->task, p->store);
+    return wait_in(p, PUBLISH_PACKS_SYNCED);
+}
+
+static enum bwi_step packs_synced(struct bwi_publish *p) {
+    const bool failed = bwi_error_copy(&p->task.error, &p->calls[CONTENT].op.error) < 0;
+    return go(p, failed ? PUBLISH_END : PUBLISH_SUMMARY);
 }
 
 /* ---- the summary ---- */
@@ -161,6 +180,8 @@ static enum bwi_step publish_step(struct bwi_task *t) {
     switch ((enum publish_state)p->state) {
     case PUBLISH_PARTS: return put_parts(p);
     case PUBLISH_PARTS_PUT: return parts_put(p);
+    case PUBLISH_SYNC_PACKS: return sync_packs(p);
+    case PUBLISH_PACKS_SYNCED: return packs_synced(p);
     case PUBLISH_SUMMARY: return put_summary(p);
     case PUBLISH_SUMMARY_PUT: return summary_put(p);
     case PUBLISH_LOOK: return look(p);

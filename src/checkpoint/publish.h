@@ -15,6 +15,7 @@ struct bwi_publish {
     const struct bwi_summary *summary;
     struct bwi_span layout, content, placement;
     bool layout_known; /* this layout of this attempt is known to be in this tier: not written again */
+    bool sync_packs;   /* some packs were there before: their names are made durable ahead of the summary */
     /* out */
     uint64_t objects;     /* created */
     bool was_complete;    /* another writer's summary was first, with the same layout and content: that one counts */

@@ -22,6 +22,7 @@ struct bwi_follow {
     enum follow_state state;
     struct bwi_head_read read;
     struct bwi_head head;
+    struct bwi_history_sync sync;
     struct bwi_call call;
     struct bwi_gap gap;
     uint64_t gap_n, gap_from; /* read last, and the oldest to read */
@@ -72,10 +73,9 @@ static enum bwi_step was_read(struct bwi_follow *f) {
         bwi_head_fini(&f->head);
         return sleep_on(f);
     }
-    struct bwi_key key = bwi_key_history(f->s->ctx->run);
     f->state = FOLLOW_SYNC;
-    bwi_call_prepare(&f->call, BWI_STORE_SYNC, key.s);
-    bwi_call_submit(&f->call, &f->task, f->s->ctx->tier[BWI_TIER_REMOTE]);
+    f->sync.ctx = f->s->ctx;
+    bwi_history_sync_start(&f->sync, f->task.loop, &f->task);
     return BWI_STEP_WAIT;
 }
 
@@ -93,7 +93,8 @@ static void begin_gap(struct bwi_follow *f) {
 }
 
 static enum bwi_step synced(struct bwi_follow *f) {
-    if (f->call.op.error.status < 0) {
+    if (f->sync.task.running) return BWI_STEP_WAIT;
+    if (f->sync.task.error.status < 0) {
         bwi_head_fini(&f->head);
         return sleep_on(f);
     }

@@ -71,9 +71,11 @@ void bwi_posix_sync(struct bwi_store_op *op) {
     int rc = os->fsync(os, dirfd);
     if (rc < 0)
         bwi_store_errno(op, rc, "fsync the directory");
-    else if (bwi_posix_doubt_in(bwi_posix_of(op), op->key))
+    else if (bwi_posix_doubt_in(bwi_posix_of(op), op->key)) {
+        op->doubtful = true;
         bwi_store_fail(op, BW_E_IO,
                        "an earlier fsync for a name in it failed, and no later one proves that it is there");
+    }
     os->close(os, dirfd);
 }
 

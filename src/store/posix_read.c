@@ -74,9 +74,10 @@ void bwi_posix_head(struct bwi_store_op *op) {
     os->close(os, dirfd);
     if (rc < 0)
         bwi_store_errno(op, rc, "stat");
-    else if (st.type == BWI_OS_FILE)
+    else if (st.type == BWI_OS_FILE) {
         op->size_bytes = st.size_bytes;
-    else if (st.type == BWI_OS_DIR)
+        op->doubtful = bwi_posix_in_doubt(bwi_posix_of(op), op->key);
+    } else if (st.type == BWI_OS_DIR)
         bwi_store_fail(op, BW_E_NOTFOUND, "it is a prefix, not an object");
     else
         bwi_store_fail(op, BW_E_IO, "neither a file nor a directory: refused");

@@ -37,7 +37,7 @@ enum bwi_store_verb {
                        too short). `handle` may be given by the caller (zeroed, reused for later reads of the same key,
                        released by RELEASE). */
     BWI_STORE_RELEASE, /* handle: lets go of what READ keeps open. Never fails. Not while a READ of it is in flight. */
-    BWI_STORE_HEAD,    /* key -> size_bytes */
+    BWI_STORE_HEAD,    /* key -> size_bytes, doubtful */
     BWI_STORE_LIST, /* key = prefix ending in '/' or "", after (may be NULL) -> names. One level: direct children only,
                        sorted bytewise; prefixes end in '/'. Only names greater than `after`. A prefix with nothing
                        below is an empty list, not an error. What no key can name (lost+found, links, FIFOs) is not
@@ -57,7 +57,8 @@ enum bwi_store_verb {
     BWI_STORE_ABORT,  /* upload: forgets it and its bytes. Never fails. Not while a WRITE of it is in flight; nor is
                          FINISH. */
     BWI_STORE_SYNC, /* key = prefix ending in '/' or "": names that others created directly below, and can be seen, are
-                       durable afterwards. BW_E_IO while one that this store created there is not known to be. */
+                       durable afterwards. BW_E_IO, and doubtful, while one that this store created there is not known
+                       to be. */
     BWI_STORE_REPLACE, /* key, data: puts the right bytes over a damaged copy; only this and an upload begun with
                           `replace` change an object. Readers see the old or the new one whole. Missing: it is
                           created. */
@@ -94,9 +95,11 @@ struct bwi_store_op {
     size_t bytes;
     size_t limit_bytes;
     uint64_t size_bytes; /* BEGIN: in. HEAD: out */
-    bool tidy;    /* LIST: what creations that died left directly below goes, if it is older than a day. Nothing that
-                     cannot be removed fails the listing */
-    bool replace; /* BEGIN: FINISH puts the object over an existing one, at once (repair of a damaged copy) */
+    bool tidy;     /* LIST: what creations that died left directly below goes, if it is older than a day. Nothing that
+                      cannot be removed fails the listing */
+    bool doubtful; /* HEAD, SYNC: out. This store could not make it, or a name there, durable, and only an upload or a
+                      CREATE of the same bytes can now */
+    bool replace;  /* BEGIN: FINISH puts the object over an existing one, at once (repair of a damaged copy) */
     struct bwi_store_upload *upload;  /* BEGIN: out. WRITE, FINISH, ABORT: in */
     struct bwi_store_handle **handle; /* READ, RELEASE: where the caller keeps it; NULL allowed for READ */
     struct bwi_store_lock *lock;      /* LOCK: out. UNLOCK: in */
