@@ -3,6 +3,7 @@
 #ifndef BW_TEST_CLUSTER_JOB_H
 #define BW_TEST_CLUSTER_JOB_H
 
+#include "base/error.h"
 #include "base/text.h"
 #include "base/vec.h"
 #include "cluster.h"
@@ -125,13 +126,61 @@ static inline bool call_ended(struct cluster *c, void *user) {
     return !((struct bwi_task *)user)->running;
 }
 
-/* Reads everything back through the session of one slot, and compares it bit for bit with the state of `step`. */
-static inline void check_resumed(struct cluster *c, unsigned slot, uint64_t step) {
+/* Reads a blob or slices; 0, or the error. */
+static inline int read_part(struct cluster *c, struct rank *r, struct bwi_restore_call *call, struct bw_error *err) {
+    bwi_restore_call_start(call, r->loop, NULL);
+    assert_true(cluster_run(c, call_ended, &call->task, 600000));
+    return bwi_error_copy(err, &call->task.error);
+}
+
+static inline int read_all(struct cluster *c, struct rank *r, struct bwi_restore *restore, struct state *ret,
+                           struct bw_error *err) {
+    uint64_t shape[2] = {ROWS, COLS}, cols = COLS;
+    struct bw_slice s[2] = {BW_SLICE_INIT, BW_SLICE_INIT};
+    s[0].name = "sharded";
+    s[0].dtype = BW_F32;
+    s[0].dims = 2;
+    s[0].shape = shape;
+    s[0].data = ret->sharded;
+    s[1].name = "same";
+    s[1].dtype = BW_F32;
+    s[1].dims = 1;
+    s[1].shape = &cols;
+    s[1].data = ret->same;
+    struct bwi_restore_call call = {.r = restore, .what = BWI_RESTORE_READ, .slices = s, .slice_count = 2};
+    struct bwi_restore_call blob = {.r = restore,
+                                    .what = BWI_RESTORE_BLOB,
+                                    .name = "rng",
+                                    .rank = 0,
+                                    .buf = ret->blob,
+                                    .buf_bytes = sizeof ret->blob};
+    const int rc = read_part(c, r, &call, err);
+    return rc < 0 ? rc : read_part(c, r, &blob, err);
+}
+
+/* Reads everything of a checkpoint through one slot, and compares it bit for bit with the state of `step`. 0, or the
+ * error; other bits fail the case. */
+static inline int read_state(struct cluster *c, unsigned slot, const struct bwi_restore_target *t, uint64_t step,
+                             struct bw_error *err) {
     static struct state want, got;
-    struct rank *r = &c->ranks[slot];
-    const struct bwi_resume *m = &r->session->resume;
-    struct bw_error err = BW_ERROR_INIT;
     struct bwi_restore *restore;
+    int rc = bwi_restore_new(&c->ranks[slot].ctx, t, &restore, err);
+    if (rc < 0) return rc;
+    rc = read_all(c, &c->ranks[slot], restore, &got, err);
+    bwi_restore_free(restore);
+    if (rc < 0) return rc;
+    memset(want.blob, 0, sizeof want.blob);
+    make_state(&want, step);
+    assert_memory_equal(want.sharded, got.sharded, sizeof want.sharded);
+    assert_memory_equal(want.same, got.same, sizeof want.same);
+    assert_string_equal(want.blob, got.blob);
+    return 0;
+}
+
+/* What one slot goes on from is the state of `step`. */
+static inline void check_resumed(struct cluster *c, unsigned slot, uint64_t step) {
+    const struct bwi_resume *m = &c->ranks[slot].session->resume;
+    struct bw_error err = BW_ERROR_INIT;
     assert_true(m->from_checkpoint);
     assert_int_equal(m->id.step, step);
     struct bwi_restore_target t = {.id = m->id,
@@ -143,38 +192,7 @@ static inline void check_resumed(struct cluster *c, unsigned slot, uint64_t step
                                    .wait_ns = 60 * BWI_NS_PER_S,
                                    .may_repair = true,
                                    .io_timeout_ns = 600 * BWI_NS_PER_S};
-    assert_ok(bwi_restore_new(&r->ctx, &t, &restore, &err), &err);
-    uint64_t shape[2] = {ROWS, COLS}, cols = COLS;
-    struct bw_slice s[2] = {BW_SLICE_INIT, BW_SLICE_INIT};
-    s[0].name = "sharded";
-    s[0].dtype = BW_F32;
-    s[0].dims = 2;
-    s[0].shape = shape;
-    s[0].data = got.sharded;
-    s[1].name = "same";
-    s[1].dtype = BW_F32;
-    s[1].dims = 1;
-    s[1].shape = &cols;
-    s[1].data = got.same;
-    struct bwi_restore_call call = {.r = restore, .what = BWI_RESTORE_READ, .slices = s, .slice_count = 2};
-    bwi_restore_call_start(&call, r->loop, NULL);
-    assert_true(cluster_run(c, call_ended, &call.task, 600000));
-    assert_ok(call.task.error.status, &call.task.error);
-    struct bwi_restore_call blob = {.r = restore,
-                                    .what = BWI_RESTORE_BLOB,
-                                    .name = "rng",
-                                    .rank = 0,
-                                    .buf = got.blob,
-                                    .buf_bytes = sizeof got.blob};
-    bwi_restore_call_start(&blob, r->loop, NULL);
-    assert_true(cluster_run(c, call_ended, &blob.task, 600000));
-    assert_ok(blob.task.error.status, &blob.task.error);
-    bwi_restore_free(restore);
-    memset(want.blob, 0, sizeof want.blob);
-    make_state(&want, step);
-    assert_memory_equal(want.sharded, got.sharded, sizeof want.sharded);
-    assert_memory_equal(want.same, got.same, sizeof want.same);
-    assert_string_equal(want.blob, got.blob);
+    assert_ok(read_state(c, slot, &t, step, &err), &err);
 }
 
 #endif
