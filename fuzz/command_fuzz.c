@@ -74,10 +74,7 @@ void fuzz_one(uint8_t *data, size_t size) {
     if (size < 17) return;
     print_numbers(&in);
     size_t verb = fuzz_take(&in, 1);
-    char *text = malloc(in.left + 1);
-    if (text == NULL) abort();
-    memcpy(text, in.at, in.left);
-    text[in.left] = '\0';
+    char *text = fuzz_text(in.at, in.left);
     for (size_t at = 0; at < in.left && count < WORDS_MAX; at += strlen(text + at) + 1) words[count++] = text + at;
     for (int i = 0; i < count; i++) {
         read_values(words[i]);

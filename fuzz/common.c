@@ -99,6 +99,14 @@ void fuzz_require_at(bool holds, const char *what, const char *file, int line) {
     abort();
 }
 
+char *fuzz_text(const void *bytes, size_t n) {
+    char *text = malloc(n + 1);
+    if (text == NULL) abort();
+    if (n > 0) memcpy(text, bytes, n);
+    text[n] = '\0';
+    return text;
+}
+
 uint64_t fuzz_take(struct fuzz_input *in, size_t bytes) {
     const struct bwi_span s = fuzz_take_span(in, bytes);
     uint64_t v = 0;

@@ -45,6 +45,9 @@ static inline uint8_t *fuzz_copy(const uint8_t *data, size_t size) {
     return copy;
 }
 
+/* The bytes with a NUL behind them; freed by the caller. */
+char *fuzz_text(const void *bytes, size_t n) __attribute__((returns_nonnull));
+
 /* Objects of a newer minor version may hold what this release does not know, and so cannot write. */
 static inline bool fuzz_newer(const uint8_t *data, size_t size) {
     static const char json[] = "\"version\":[1,0]";

@@ -35,10 +35,7 @@ void fuzz_one(uint8_t *data, size_t size) {
         bwi_id_text(&id, text);
         fuzz_require(strlen(text) == size && memcmp(text, data, size) == 0);
     }
-    char *key = malloc(size + 1);
-    if (key == NULL) abort();
-    memcpy(key, data, size);
-    key[size] = '\0';
+    char *key = fuzz_text(data, size);
     struct bwi_key_parts parts;
     if (bwi_key_parse(key, &parts)) fuzz_require(strcmp(made_of(&parts).s, key) == 0);
     free(key);

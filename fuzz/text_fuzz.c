@@ -52,7 +52,7 @@ static void read_numbers(const uint8_t *data, size_t size) {
     }
 }
 
-static void quote(const char *text) {
+static void quote(const char *text, size_t size) {
     struct bw_error err = BW_ERROR_INIT;
     char line[64], full[2 * BW_ERROR_MESSAGE_BYTES];
     bwi_text_line(line, sizeof line, text);
@@ -63,7 +63,7 @@ static void quote(const char *text) {
     must_be_a_line(err.message, sizeof err.message);
     (void)bw_error_format(&err, full, sizeof full);
     struct bw_error os = BW_ERROR_INIT;
-    (void)bwi_error_errno(&os, (int)strlen(text), "%s", text);
+    (void)bwi_error_errno(&os, (int)size, "%s", text);
     must_be_a_line(os.message, sizeof os.message);
     if (bwi_name_valid(text)) fuzz_require(strlen(text) <= BWI_NAME_MAX && strpbrk(text, "/\\ \n") == NULL);
 }
@@ -71,10 +71,7 @@ static void quote(const char *text) {
 void fuzz_one(uint8_t *data, size_t size) {
     read_utf8(data, size);
     read_numbers(data, size);
-    char *text = malloc(size + 1);
-    if (text == NULL) abort();
-    memcpy(text, data, size);
-    text[size] = '\0';
-    quote(text);
+    char *text = fuzz_text(data, size);
+    quote(text, size);
     free(text);
 }

@@ -59,10 +59,7 @@ static void read_key(const char *key) {
 }
 
 void fuzz_one(uint8_t *data, size_t size) {
-    char *text = malloc(size + 1);
-    if (text == NULL) abort();
-    memcpy(text, data, size);
-    text[size] = '\0';
+    char *text = fuzz_text(data, size);
     read_url(text);
     read_key(text);
     free(text);
