@@ -135,6 +135,7 @@ static void draw_tools(struct run *x, unsigned i) {
     l->no_rank = is_tool(role) && !x->afterwards[i];
     x->drains[i] = role == KILL_DRAIN || chance(x, 40);
     x->prune_keeps[i] = role == KILL_PRUNE || chance(x, 40) ? keeps[below(x, 5)] : UINT32_MAX;
+    if (is_of_later_launch(&x->aim[i])) x->prune_keeps[i] = 1;
     note_keeping(x, x->prune_keeps[i]);
 }
 
@@ -174,7 +175,7 @@ static void draw_aims(struct run *x) {
     for (unsigned i = 0; i < x->crashes; i++) draw_aim(x, &x->aim[i]);
     if (is_of_later_launch(&x->aim[0])) {
         x->aim[1] = x->aim[0];
-        x->aim[0].directed = x->aim[0].freeze = false;
+        x->aim[0] = (struct kill_aim){.role = KILL_RANK_0, .n = UINT64_MAX}; /* dies when all is done */
         if (x->crashes == 1) x->crashes = 2;
     }
     for (unsigned i = 0; i < x->crashes; i++)
