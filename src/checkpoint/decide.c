@@ -9,6 +9,7 @@ enum decide_state {
     DECIDE_QUEUE,
     DECIDE_READ,
     DECIDE_COMPUTE,
+    DECIDE_SETTLED, /* what the new entry follows on is durable */
     DECIDE_CREATE,
     DECIDE_CREATED,
     DECIDE_LOOK,
@@ -108,6 +109,27 @@ static enum bwi_step synced(struct bwi_decide *d) {
     return e->status < 0 ? fail(d, e) : end(d);
 }
 
+/* Entry n + 1 must not outlive entry n, or the log has a hole in which nobody can read what became of his save. */
+static enum bwi_step settle(struct bwi_decide *d) {
+    if (!d->head.found || bwi_sha_eq(&d->head.sha, &d->ctx->durable_head)) {
+        d->state = DECIDE_CREATE;
+        return BWI_STEP_AGAIN;
+    }
+    d->state = DECIDE_SETTLED;
+    d->sync.ctx = d->ctx;
+    bwi_history_sync_start(&d->sync, d->task.loop, &d->task);
+    return BWI_STEP_WAIT;
+}
+
+static enum bwi_step settled(struct bwi_decide *d) {
+    const struct bw_error *e = &d->sync.task.error;
+    if (d->sync.task.running) return BWI_STEP_WAIT;
+    if (e->status < 0) return fail(d, e);
+    d->ctx->durable_head = d->head.sha;
+    d->state = DECIDE_CREATE;
+    return BWI_STEP_AGAIN;
+}
+
 static enum bwi_step compute(struct bwi_decide *d) {
     if (d->read.task.running) return BWI_STEP_WAIT;
     if (d->read.task.error.status < 0) return fail(d, &d->read.task.error);
@@ -125,8 +147,7 @@ static enum bwi_step compute(struct bwi_decide *d) {
     if (rc < 0 || bwi_entry_encode(&d->entry, &d->bytes, &e) < 0) return fail(d, &e);
     d->key = bwi_key_entry(d->ctx->run, d->entry.era, d->entry.n);
     bwi_backoff_reset(&d->backoff, d->ctx);
-    d->state = DECIDE_CREATE;
-    return BWI_STEP_AGAIN;
+    return settle(d);
 }
 
 static enum bwi_step create(struct bwi_decide *d) {
@@ -195,6 +216,7 @@ static enum bwi_step listed(struct bwi_decide *d) {
     d->head.found = true;
     d->head.entry = d->entry;
     d->head.sha = bwi_sha_of(bwi_buf_span(&d->bytes));
+    d->ctx->durable_head = d->head.sha;
     d->entry = (struct bwi_entry){0};
     d->created = true;
     d->trim_at = 0;
@@ -230,6 +252,7 @@ static enum bwi_step decide_step(struct bwi_task *t) {
         return BWI_STEP_AGAIN;
     case DECIDE_READ: return read_head(d);
     case DECIDE_COMPUTE: return compute(d);
+    case DECIDE_SETTLED: return settled(d);
     case DECIDE_CREATE:
         if (!out_of_time(d) && bwi_loop_now_ns(t->loop) < d->retry_ns) {
             bwi_task_wake_at(t, d->retry_ns);

@@ -4,6 +4,7 @@
  * after it must go on from the same. */
 #include "cluster_job.h"
 #include "disk.h"
+#include <stdlib.h>
 
 #define SEEDS 12u
 
@@ -139,10 +140,43 @@ static void what_a_rank_is_told_of_the_log_stays_there(void **state) {
     }
 }
 
+/* The names of the log that can be seen, a bit each. */
+static void look_at_log(void *user, const char *path, uint64_t bytes) {
+    static const char log[] = "bw/runs/run/history/000001.";
+    unsigned *seen = user;
+    (void)bytes;
+    if (strncmp(path, log, sizeof log - 1) == 0) *seen |= 1u << strtoul(path + sizeof log - 1, NULL, 10);
+}
+
+/* A process dies when its entry can be seen and is not safe; the next one decides on it, and dies somewhere there. */
+static void the_log_never_has_a_hole(void **state) {
+    bool both = false;
+    (void)state;
+    for (uint64_t seed = 1; seed <= 10 * SEEDS; seed++) {
+        struct site s;
+        unsigned seen = 0;
+        open_site(&s, seed);
+        for (unsigned slot = 0; slot < 2; slot++) {
+            s.stop_name = "history";
+            s.stop_sync = slot == 0 ? 1 : 1 + seed % 2;
+            cluster_start(&s.c, slot, 0, 0, &(struct launch){.launch = slot == 0 ? "dies" : "too", .world = 1});
+            assert_true(cluster_run(&s.c, has_died, s.processes[slot], 60000));
+            cluster_kill(&s.c, slot);
+        }
+        disk_crash(s.remote, seed);
+        disk_each(s.remote, look_at_log, &seen);
+        assert_int_not_equal(seen, 1u << 2); /* the second without the first */
+        both = both || seen == (1u << 1 | 1u << 2);
+        close_site(&s);
+    }
+    assert_true(both);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_a_launch_goes_on_from_on_its_node_stays_there),
         cmocka_unit_test(what_a_rank_is_told_of_the_log_stays_there),
+        cmocka_unit_test(the_log_never_has_a_hole),
         cmocka_unit_test(what_a_launch_goes_on_from_in_the_authority_stays_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
