@@ -11,7 +11,8 @@
 #include "cluster.h"
 #include "fuzz.h"
 
-enum { TURNS_MAX = 1 << 20, KEPT_MAX = 6 };
+/* An uncommitted checkpoint costs time and memory for each group that the history claims, which may be a million. */
+enum { TURNS_MAX = 1 << 20, KEPT_MAX = 6, GROUPS_MAX = 64 };
 
 struct use {
     struct cluster cluster; /* its clock and its buckets; one rank, in the end */
@@ -191,6 +192,7 @@ static int restore_kept(struct use *u, size_t i, bool may_repair) {
 static void restore_from(struct use *u) {
     const struct bwi_from *f = &u->head.entry.from;
     if (!u->head.found || !f->set || u->head.entry.lineage_count == 0) return;
+    if (f->groups > GROUPS_MAX) return;
     const struct bwi_restore_target t = {.id = f->id,
                                          .world = f->world,
                                          .groups = f->groups,
