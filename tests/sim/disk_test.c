@@ -484,7 +484,7 @@ static int64_t act(const struct twin *t, unsigned what, const char *a, const cha
         break;
     }
     if (fd < 0) return fd;
-    for (unsigned i = 0; i < sizeof buf; i++) rc = rc * 31 + buf[i];
+    for (unsigned i = 0; i < sizeof buf; i++) rc = (rc * 31 + buf[i]) % INT32_MAX;
     assert_int_equal(os->close(os, fd), 0);
     return rc;
 }
