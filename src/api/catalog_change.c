@@ -328,6 +328,17 @@ static void commit_one(struct bw_catalog *c, const struct bwi_head *head, const 
     bwi_commit_fini(&m);
 }
 
+/* Whether a group of it lies in the authority. Where only marks do, nobody need have begun that try: an abort would
+ * open the next one, which whoever is past that step would refuse by a mark, and so on with each drain. */
+static int is_begun(struct bw_catalog *c, const struct bwi_id *id, bool *ret, struct bw_error *err) {
+    struct bwi_store_names names = {0};
+    const struct bwi_key groups = bwi_key_groups(c->host.ctx.run, id);
+    const int rc = bwi_block_list(&c->host, BWI_TIER_REMOTE, groups.s, &names, err);
+    *ret = names.len > 0;
+    bwi_store_names_fini(&names);
+    return rc;
+}
+
 static int commit_complete(struct bw_catalog *c, const struct bwi_head *head, struct bwi_findings *f,
                            struct bw_error *err) {
     struct bwi_store_names names = {0};
@@ -337,7 +348,13 @@ static int commit_complete(struct bw_catalog *c, const struct bwi_head *head, st
         struct bwi_id id;
         size_t n = strlen(names.name[i]);
         if (n < 2 || names.name[i][n - 1] != '/' || !bwi_id_parse(bwi_span(names.name[i], n - 1), &id)) continue;
-        if (bwi_policy_fate(&head->entry, &id) == BWI_FATE_COMMITTABLE) commit_one(c, head, &id, f);
+        bool begun = false;
+        if (bwi_policy_fate(&head->entry, &id) != BWI_FATE_COMMITTABLE) continue;
+        rc = is_begun(c, &id, &begun, err);
+        if (rc == 0 && begun)
+            commit_one(c, head, &id, f);
+        else if (rc == 0)
+            bwi_findings_add(f, 1, 0, "remote", &id, "commit", "", "no group of it is in the authority");
         if (is_given_up(c)) rc = given_up(err);
     }
     bwi_store_names_fini(&names);

@@ -3,6 +3,7 @@
  * letting go, closing, events, quota, retention, a single tier. */
 #include "job.h"
 #include <fts.h>
+#include <glob.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -626,6 +627,47 @@ static void tiers_that_fail_together_must_be_declared(void **state) {
     place_drop(&p);
 }
 
+/* --- drains beside a job ---- */
+
+/* The path of the checkpoint of that step and try in the authority, as the pattern of an id's end says. */
+static void checkpoint_path(const struct place *p, const char *pattern, char ret[700]) {
+    glob_t found;
+    must_eq(glob(path_in(p->remote, "runs/" RUN "/checkpoints/%s", pattern), 0, NULL, &found), 0);
+    must_eq(found.gl_pathc, 1);
+    (void)snprintf(ret, 700, "%s", found.gl_pathv[0]);
+    globfree(&found);
+}
+
+static void drain_once(const struct place *p) {
+    struct bw_error err = BW_ERROR_INIT;
+    struct bw_list *list = NULL;
+    struct bw_catalog *c = catalog_of(p);
+    must_ok(bw_catalog_drain(c, RUN, &list, &err), &err);
+    bw_list_free(list);
+    bw_catalog_close(c);
+}
+
+/* A rank that is past a step refuses its next try by a mark; whoever aborted that would be shown another one. */
+static void a_drain_enters_no_abort_for_a_try_that_nobody_has_begun(void **state) {
+    (void)state;
+    struct place p;
+    char aborted[700], next[700];
+    place_make(&p);
+    struct bw_checkpointer *ck = open_alone(&p, "one");
+    save_filled(ck, 10, STATE);
+    bw_save_release(begin(ck, 20)); /* dropped: a mark, and the abort */
+    const uint64_t until = clock_ms() + WAIT_MS;
+    while (history_of(&p).aborts == 0 && clock_ms() < until) sleep_ms(20);
+    close_ok(ck);
+    checkpoint_path(&p, "00000000000000000020.*.0", aborted);
+    (void)snprintf(next, sizeof next, "%s", aborted);
+    next[strlen(next) - 1] = '1';
+    must_eq(rename(aborted, next), 0);
+    drain_once(&p);
+    must_eq(history_of(&p).aborts, 1);
+    place_drop(&p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_save_too_many_waits_for_its_turn),
@@ -647,6 +689,7 @@ int main(void) {
         cmocka_unit_test(with_one_tier_a_save_goes_straight_to_it),
         cmocka_unit_test(with_two_tiers_the_levels_come_in_order),
         cmocka_unit_test(tiers_that_fail_together_must_be_declared),
+        cmocka_unit_test(a_drain_enters_no_abort_for_a_try_that_nobody_has_begun),
     };
     return run_cases(tests);
 }
