@@ -419,13 +419,20 @@ static enum bwi_step lose_index(struct bwi_mend *m, const struct bw_error *why) 
     return go(m, MEND_MARKS);
 }
 
+/* A manifest that names the root may lie about the rest; then no index is the one that it names. */
+static bool is_named(const struct bwi_index_info *index, const struct bwi_manifest *m) {
+    const struct bwi_index_info *named = &m->index;
+    return bwi_sha_eq(&index->root, &named->root) && index->bytes == named->bytes &&
+           index->head_bytes == named->head_bytes && index->tensors == named->tensors && index->boxes == named->boxes;
+}
+
 /* Verify has not looked at it where it had no manifest, as in a dry run without one. */
 static enum bwi_step mend_index(struct bwi_mend *m) {
     struct bwi_mend_work *w = m->w;
     if (w->index_why.status == 0 && !w->remade) return go(m, MEND_MARKS);
     if (w->build_why.status < 0) return lose_index(m, &w->build_why);
     if (!w->built) return start_build(m, w->manifest.group_count, true);
-    if (!bwi_sha_eq(&w->build.info.root, &w->manifest.index.root)) {
+    if (!is_named(&w->build.info, &w->manifest)) {
         (void)bwi_error_set(&w->build_why, BW_E_CORRUPT, "the layouts give another index than the manifest names");
         return lose_index(m, &w->build_why);
     }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define VERIFY        "verify " RUN " --remote @remote --memory 64MiB"
+#define REPAIR        "repair " RUN " --copies --yes --remote @remote --local @local --memory 64MiB"
 #define PUT(at, n, v) .offset = (at), .bytes = (n), .value = (v)
 #define TEXT(a, b)    .from = (a), .to = (b)
 
@@ -205,10 +206,21 @@ static void a_summary_that_lies_is_mended_from_the_other_tier(void **state) {
     hostile_make(&h);
     tell(&h, &lie);
     hostile_refuses(&h, VERIFY, "/groups/", "16777216 ranks");
-    hostile_run(&h, "repair " RUN " --copies --yes --remote @remote --local @local --memory 64MiB", &e);
+    hostile_run(&h, REPAIR, &e);
     must_at(e.code == 0, e.text, "it is mended", __FILE__, __LINE__);
     hostile_run(&h, VERIFY, &e);
     must_at(e.code == 0, e.text, "it is mended", __FILE__, __LINE__);
+    hostile_drop(&h);
+}
+
+static void a_repair_calls_no_lie_sound(void **state) {
+    (void)state;
+    struct hostile h;
+    const struct lie lie = {"/manifest.", TEXT("\"bytes\":191", "\"bytes\":192"), .what = ""};
+    hostile_make(&h);
+    tell(&h, &lie);
+    hostile_refuses(&h, VERIFY, "/index.", "191 bytes, the manifest names 192");
+    hostile_refuses(&h, REPAIR, "/index.", "the layouts give another index than the manifest names");
     hostile_drop(&h);
 }
 
@@ -217,6 +229,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_lie_behind_hashes_that_are_right_is_refused),
         cmocka_unit_test(a_claim_that_may_be_costs_nothing),
         cmocka_unit_test(a_summary_that_lies_is_mended_from_the_other_tier),
+        cmocka_unit_test(a_repair_calls_no_lie_sound),
     };
     if (argc != 2) return 2;
     hostile_command = argv[1];
