@@ -22,6 +22,13 @@ struct walk {
     uint64_t entries, damage;
 };
 
+/* What the log has left behind is no part of it: a power cut may bring back some of the names that were trimmed, and
+ * others are free for strays. */
+static bool is_behind(const struct walk *w, uint32_t era, uint64_t n) {
+    const struct bwi_entry *head = &w->head->entry;
+    return w->head->found && era <= head->era && n + BWI_HISTORY_KEPT <= head->n;
+}
+
 /* Entries between two that are there must be there: only the oldest ones are ever deleted. An archive has gaps. */
 static void look_for_gap(struct walk *w, uint64_t n) {
     if (bwi_catalog_is_archive(w->c, w->head) || w->n == 0 || n <= w->n + 1) return;
@@ -84,7 +91,7 @@ int bwi_catalog_verify_log(struct bw_catalog *c, const struct bwi_head *head, st
     for (size_t i = 0; rc == 0 && i < names.len; i++) {
         uint32_t era;
         uint64_t n;
-        if (bwi_entry_name_parse(names.name[i], &era, &n)) rc = take_entry(&w, era, n, err);
+        if (bwi_entry_name_parse(names.name[i], &era, &n) && !is_behind(&w, era, n)) rc = take_entry(&w, era, n, err);
     }
     bwi_store_names_fini(&names);
     if (rc == 0 && w.damage == 0)

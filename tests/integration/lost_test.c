@@ -67,6 +67,32 @@ static void entries_that_are_missing_in_the_middle_are_named(void **state) {
     place_drop(&p);
 }
 
+/* A power cut may undo the removal of one, and not of the next. */
+static void an_entry_that_was_trimmed_may_come_back(void **state) {
+    struct bw_error err = BW_ERROR_INIT;
+    struct place p;
+    char kept[1400];
+    (void)state;
+    place_make(&p);
+    struct bw_checkpointer *ck = open_alone(&p, "one");
+    uint8_t memory[8];
+    struct bw_save *v = begin_filled(ck, 1, memory, sizeof memory);
+    struct bw_save_stats stats;
+    wait_for(v, BW_COMMITTED);
+    bw_save_stats(v, &stats);
+    bw_save_release(v);
+    close_ok(ck);
+    (void)snprintf(kept, sizeof kept, "%s/kept", p.root);
+    must_eq(link(entry_path(p.remote, 1), kept), 0);
+    struct bw_catalog *c = catalog_of(&p);
+    for (unsigned i = 0; i < 904; i++) must_ok(bw_catalog_pin(c, RUN, stats.id, i % 2 == 0, &err), &err);
+    bw_catalog_close(c);
+    must_eq(access(entry_path(p.remote, 1), F_OK), -1);
+    must_eq(link(kept, entry_path(p.remote, 1)), 0);
+    must_find(&p, "");
+    place_drop(&p);
+}
+
 static void the_oldest_entries_may_be_gone(void **state) {
     (void)state;
     struct place p;
@@ -207,6 +233,7 @@ static void a_repair_of_the_local_copy_is_told(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(entries_that_are_missing_in_the_middle_are_named),
+        cmocka_unit_test(an_entry_that_was_trimmed_may_come_back),
         cmocka_unit_test(the_oldest_entries_may_be_gone),
         cmocka_unit_test(a_local_tier_with_a_new_identity_is_used_as_before),
         cmocka_unit_test(a_remote_store_without_its_identity_lives_on_in_another_one),
