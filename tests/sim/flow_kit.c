@@ -242,7 +242,8 @@ int job_retire(struct job *j, unsigned rank, uint64_t step, struct bw_error *err
 
 struct pack {
     uint64_t step;
-    char path[512];
+    unsigned count;
+    char path[512]; /* of the last one */
 };
 
 static void look_for_pack(void *user, const char *path, uint64_t bytes) {
@@ -250,8 +251,16 @@ static void look_for_pack(void *user, const char *path, uint64_t bytes) {
     char step[32];
     (void)bytes;
     bwi_format(step, sizeof step, "/%020" PRIu64 ".", p->step);
-    if (strstr(path, ".safetensors") != NULL && strstr(path, step) != NULL)
-        bwi_format(p->path, sizeof p->path, "%s", path);
+    if (strstr(path, ".safetensors") == NULL || strstr(path, step) == NULL) return;
+    bwi_format(p->path, sizeof p->path, "%s", path);
+    p->count++;
+}
+
+unsigned job_packs_of(struct job *j, uint64_t step) {
+    struct pack p = {.step = step};
+    disk_each(j->remote, look_for_pack, &p);
+    for (unsigned r = 0; r < FLOW_WORLD; r++) disk_each(j->local[r], look_for_pack, &p);
+    return p.count;
 }
 
 void job_damage_pack(struct job *j, uint64_t step) {

@@ -56,6 +56,8 @@ int job_mend(struct job *j, unsigned rank, uint64_t step, struct bwi_findings *f
 int job_sweep(struct job *j, unsigned rank, enum bwi_tier tier, struct bw_error *err);
 int job_retire(struct job *j, unsigned rank, uint64_t step, struct bw_error *err);
 
+/* How many packs of a step lie on all disks. */
+unsigned job_packs_of(struct job *j, uint64_t step);
 /* Changes a byte in the middle of the pack of rank 0 at a step, on its local disk. */
 void job_damage_pack(struct job *j, uint64_t step);
 
