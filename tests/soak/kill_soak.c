@@ -322,13 +322,26 @@ static void crash(struct run *x, unsigned i) {
     wait_for_tools(x, freeze ? victim : -1);
 }
 
-/* Who leads a launch and was stopped before it had looked at the history would come as the newest launch of all. */
+/* Who was stopped leads a launch that may not have registered yet: it would be a rival, and might rightly win. */
+static bool is_rival(const struct run *x) {
+    const unsigned i = x->crashes - 1;
+    return x->aim[i].freeze && x->aim[i].role == KILL_RANK_0 && !atomic_load(&x->a->launch[i].rank[0].opened);
+}
+
+static bool last_has_opened(struct kill_team *t, void *user) {
+    const struct run *x = user;
+    (void)t;
+    return atomic_load(&x->a->launch[x->crashes].rank[0].opened);
+}
+
+/* A rival comes when the last launch has registered; one that has not even looked at the history would do so on top of
+ * that, and does not come. */
 static void wake(struct run *x) {
     char path[1000];
-    const unsigned i = x->crashes - 1;
     (void)snprintf(path, sizeof path, "%s/runs/" KILL_RUN "/launches/%s/000000.json", x->a->remote,
-                   x->a->launch[i].name);
-    if (x->aim[i].freeze && x->aim[i].role == KILL_RANK_0 && access(path, F_OK) != 0)
+                   x->a->launch[x->crashes - 1].name);
+    if (is_rival(x)) (void)kill_team_wait(&x->team, last_has_opened, x, KILL_HANG_MS);
+    if (is_rival(x) && access(path, F_OK) != 0)
         kill_team_kill(&x->team, PLACE_RANK_0);
     else
         kill_team_wake(&x->team);
@@ -339,14 +352,14 @@ static void last(struct run *x) {
     const unsigned i = x->crashes;
     atomic_store(&x->a->now, i);
     atomic_store(&x->a->no_more, false);
-    if (x->wake_ms == 0) wake(x);
+    if (x->wake_ms == 0 && !is_rival(x)) wake(x);
     bool good = start(x, i, PLACE_LAST_0, NULL);
     good = good && start(x, i, PLACE_LAST_1, NULL);
     const bool tools = good && !x->aim[i - 1].freeze; /* who was stopped has their place */
     if (tools && x->prune_keeps[i] != UINT32_MAX) good = start(x, i, PLACE_PRUNE, NULL);
     if (tools && x->drains[i]) good = start(x, i, PLACE_DRAIN, NULL) && good;
     if (!good) return;
-    if (x->wake_ms > 0 && !kill_team_gone(&x->team, (unsigned)x->team.victim)) {
+    if (!x->team.woken && !kill_team_gone(&x->team, (unsigned)x->team.victim)) {
         (void)kill_team_wait(&x->team, never, NULL, x->wake_ms);
         wake(x);
     }
