@@ -4,11 +4,11 @@
 
     tools/run_tests.py [--list] BUILD[:KIND] ... [-- NAME ...]
 
-KIND is plain, clang, coverage, asan or tsan. NAME is a test, a suite, or a pattern such as "history*". Sanitizer builds
-leave out what would only run again (suites structure, headers, docs, install, model) and what is too big for them
-(large); the one for threads leaves out what is about processes or single threads (no-tsan). The one for coverage runs
-what is not repeated for its own sake, and says afterwards which lines of src/ that ran. A build that fails counts as
-one failed test. The last line is "N passed, N failed".
+KIND is plain, clang, valgrind, coverage, asan or tsan. NAME is a test, a suite, or a pattern such as "history*".
+Sanitizer builds leave out what would only run again (suites structure, headers, docs, install, model) and what is too
+big for them (large); the one for threads leaves out what is about processes or single threads (no-tsan). The one for
+coverage runs what is not repeated for its own sake, and says afterwards which lines of src/ that ran. A build that
+fails counts as one failed test. The last line is "N passed, N failed".
 """
 
 import dataclasses
@@ -23,11 +23,12 @@ import sys
 import time
 
 MESON = os.environ.get("MESON") or ("/usr/bin/meson" if os.path.exists("/usr/bin/meson") else "meson")
-WHOLE = {"plain", "clang"}
+WHOLE = {"plain", "clang", "valgrind"}
 COUNTED = {"unit", "sim", "fuzz", "integration", "cli"}
 COVERED = ["--list", "--lines", "97", "--branches", "85"]
 ONCE = {"structure", "headers", "docs", "install", "large", "model"}
-SLOWER = {"plain": 1, "clang": 1, "coverage": 3, "asan": 3, "tsan": 8}  # how much longer a test may take
+VALGRIND = "valgrind -q --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite"
+SLOWER = {"plain": 1, "clang": 1, "valgrind": 30, "coverage": 3, "asan": 3, "tsan": 8}  # how much longer one may take
 SANITIZER_OPTIONS = {
     "ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1",
     "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
@@ -90,11 +91,14 @@ def telling_lines(test):
 def run(build, kind, chosen, count):
     command = [MESON, "test", "-C", build, "--no-rebuild", "--print-errorlogs"]
     command += ["--timeout-multiplier", str(SLOWER[kind]), *chosen]
+    if kind == "valgrind":
+        command += ["--wrapper", VALGRIND]
     env = {**SANITIZER_OPTIONS, **os.environ}
     started = time.time()
     prefix = without_address_randomisation() if kind in ("asan", "tsan") else []
     subprocess.run(prefix + command, env=env, check=False)
-    log = pathlib.Path(build) / "meson-logs/testlog.json"
+    name = "testlog-valgrind.json" if kind == "valgrind" else "testlog.json"
+    log = pathlib.Path(build) / "meson-logs" / name
     if not log.is_file() or log.stat().st_mtime < started - 1:
         print(f"{build}: meson test left no log")
         count.failed += 1
