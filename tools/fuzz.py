@@ -63,10 +63,12 @@ def reached(target):
                    env={**os.environ, "LLVM_PROFILE_FILE": str(raw)})
     merged = raw.with_suffix(".profdata")
     subprocess.run([tool("llvm-profdata"), "merge", "-o", merged, raw], check=True)
-    report = subprocess.run([tool("llvm-cov"), "export", "-summary-only", f"-instr-profile={merged}", program,
-                             *[str(ROOT / s) for s in sources]], check=True, capture_output=True, text=True)
-    totals = json.loads(report.stdout)["data"][0]["totals"]
-    return totals["regions"]["percent"], totals["lines"]["percent"]
+    report = subprocess.run([tool("llvm-cov"), "export", "-summary-only", f"-instr-profile={merged}", program],
+                            check=True, capture_output=True, text=True)
+    files = json.loads(report.stdout)["data"][0]["files"]
+    files = [f["summary"] for f in files if f["filename"].endswith(tuple(sources))]
+    return [100 * sum(f[what]["covered"] for f in files) / sum(f[what]["count"] for f in files)
+            for what in ("regions", "lines")]
 
 
 def tool(name):
