@@ -82,7 +82,7 @@ static bool is_live(struct job *j, uint64_t step) {
     return live;
 }
 
-/* What was told is so, and the bytes of a save that failed have been given back at once. */
+/* What was told is so, and by the next save the bytes of one that failed have been given back. */
 static void check_outcome(struct job *j, const struct trial *t, const struct bw_error e[FLOW_WORLD]) {
     const bool live = is_live(j, 3);
     for (unsigned r = 0; r < FLOW_WORLD; r++) assert_true(e[r].status == BW_E_UNKNOWN || (e[r].status == 0) == live);
