@@ -25,7 +25,7 @@ struct bwi_context {
     uint64_t poll_min_ns, poll_max_ns; /* of waiting for others: first and last period */
     uint64_t grace_ms;                 /* of a sweep */
     struct bwi_progress *progress;     /* NULL: nobody asks */
-    struct bwi_sha durable_head; /* of the history: bytes of an entry that this handle knows to be on disk */
+    struct bwi_sha durable_head;       /* of the history: bytes of an entry that this handle knows to be on disk */
     struct bwi_decide *deciding; /* the decision in flight, and those that wait for their turn (checkpoint/decide.h) */
 };
 
