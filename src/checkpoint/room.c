@@ -205,7 +205,7 @@ static bool send_summary(void *user, size_t i, struct bwi_call *call) {
 static void take_summary(void *user, size_t i, struct bwi_store_op *op, struct bw_error *err) {
     struct bwi_room *r = user;
     struct bwi_local_copy *c = &r->w->copies[i];
-    struct bwi_summary s;
+    struct bwi_summary s = {0};
     int rc = op->error.status;
     r->w->seen[i].is_read = true;
     if (rc == 0) rc = bwi_summary_decode(bwi_buf_span(&op->body), &s, NULL);

@@ -14,7 +14,7 @@ void bwi_committer_free(struct bwi_committer *c);
 struct bwi_keeper *bwi_keeper_new(void);
 void bwi_keeper_free(struct bwi_keeper *k);
 struct bwi_salvage *bwi_salvage_new(void);
-void bwi_salvage_free(struct bwi_salvage *s);
+void bwi_salvage_free(struct bwi_salvage *v);
 struct bwi_teller *bwi_teller_new(void);
 void bwi_teller_free(struct bwi_teller *t);
 struct bwi_lookout *bwi_lookout_new(void);

@@ -198,7 +198,7 @@ static void launch(struct store *s, const char *run, const char *name, uint64_t 
     run_ranks(rank_main, &p, WORLD);
 }
 
-static void command(const char *fmt, ...) {
+__attribute__((format(printf, 1, 2))) static void command(const char *fmt, ...) {
     char text[3000];
     va_list ap;
     va_start(ap, fmt);
