@@ -161,6 +161,20 @@ static void a_sound_entry_behind_the_damaged_one_leaves_nothing_to_repair(void *
     place_drop(&p);
 }
 
+/* A copy of an old entry under a newer name would give up all that was decided in between. */
+static void an_entry_under_another_name_is_damage(void **state) {
+    (void)state;
+    struct place p;
+    place_make(&p);
+    save_steps(&p);
+    copy(entry_path(&p, 1, LAST - 2), entry_path(&p, 1, LAST + 1));
+    must_not_open(&p, "two", BW_E_CORRUPT, "holds entry 000001.");
+    check_bytes(&p, UINT64_MAX, STATE, STEPS);
+    must(repair_says(&p, BW_REPAIR_HISTORY, 0, "era 2 has begun"));
+    all_steps_are_there_and_the_job_goes_on(&p, "three");
+    place_drop(&p);
+}
+
 static void the_end_of_an_era_is_listed_and_is_no_damage(void **state) {
     (void)state;
     struct place p;
@@ -203,6 +217,7 @@ int main(void) {
         cmocka_unit_test(what_a_sweep_has_begun_to_take_is_lost),
         cmocka_unit_test(the_first_entry_of_an_era_may_be_damaged_as_well),
         cmocka_unit_test(a_sound_entry_behind_the_damaged_one_leaves_nothing_to_repair),
+        cmocka_unit_test(an_entry_under_another_name_is_damage),
         cmocka_unit_test(the_end_of_an_era_is_listed_and_is_no_damage),
     };
     return run_cases(tests);
