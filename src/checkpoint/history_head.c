@@ -17,17 +17,6 @@ void bwi_head_fini(struct bwi_head *h) {
     *h = (struct bwi_head){0};
 }
 
-int bwi_head_copy(const struct bwi_head *from, struct bwi_head *ret, struct bw_error *err) {
-    struct bwi_head copy = *from;
-    copy.entry = (struct bwi_entry){0};
-    if (from->found) {
-        int rc = bwi_entry_copy(&from->entry, &copy.entry, err);
-        if (rc < 0) return rc;
-    }
-    *ret = copy;
-    return 0;
-}
-
 bool bwi_head_name(const struct bwi_store_names *names, size_t i, uint32_t *ret_era, uint64_t *ret_n) {
     return i < names->len && bwi_entry_name_parse(names->name[i], ret_era, ret_n);
 }

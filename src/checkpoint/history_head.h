@@ -17,7 +17,6 @@ struct bwi_head {
     char damage[256]; /* what is wrong with it */
 };
 void bwi_head_fini(struct bwi_head *h);
-int bwi_head_copy(const struct bwi_head *from, struct bwi_head *ret, struct bw_error *err);
 
 /* Task: lists history/, reads the highest (era, n). If that one is damaged the one below is taken, and so on. An entry
  * that is gone when it is read (trimmed meanwhile) starts over, and so does one that proves to be a stray. `known` (may
