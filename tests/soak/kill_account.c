@@ -17,15 +17,28 @@ void kill_violated(struct kill_account *a, const char *fmt, ...) {
     kill_tell(a, "VIOLATED: %s", text);
 }
 
-void kill_tell(const struct kill_account *a, const char *fmt, ...) {
+void kill_tell(struct kill_account *a, const char *fmt, ...) {
+    char text[700];
     va_list ap;
-    if (!a->talk) return;
+    const int lead = snprintf(text, sizeof text, "[%d] ", (int)getpid());
     va_start(ap, fmt);
-    (void)printf("[%d] ", (int)getpid());
-    (void)vprintf(fmt, ap);
-    (void)printf("\n");
-    (void)fflush(stdout);
+    (void)vsnprintf(text + lead, sizeof text - (size_t)lead - 1, fmt, ap);
     va_end(ap);
+    const size_t n = strlen(text);
+    text[n] = '\n';
+    if (a->talk) {
+        (void)fwrite(text, 1, n + 1, stdout);
+        (void)fflush(stdout);
+        return;
+    }
+    const unsigned at = atomic_fetch_add(&a->story_bytes, (unsigned)n + 1);
+    if (at <= sizeof a->story - n - 1) memcpy(a->story + at, text, n + 1);
+}
+
+void kill_show_story(const struct kill_account *a) {
+    const unsigned n = atomic_load(&a->story_bytes);
+    (void)fwrite(a->story, 1, n < sizeof a->story ? n : sizeof a->story, stdout);
+    (void)fflush(stdout);
 }
 
 static bool is_committed(const struct kill_told *t) {

@@ -9,12 +9,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define KILL_RANKS    2u
-#define KILL_LAUNCHES 5u
-#define KILL_SAVES    4u /* of a launch */
-#define KILL_RUN      "run"
-#define KILL_SPEED    25u
-#define KILL_HANG_MS  50000u /* of the machine's time: nothing here takes so long */
+#define KILL_RANKS       2u
+#define KILL_LAUNCHES    5u
+#define KILL_SAVES       4u /* of a launch */
+#define KILL_RUN         "run"
+#define KILL_SPEED       25u
+#define KILL_STORY_BYTES 16384u
+#define KILL_HANG_MS     50000u /* of the machine's time: nothing here takes so long */
 
 /* What becomes of a save on purpose. */
 enum kill_fate { FATE_SAVED, FATE_SKIPPED, FATE_CANCELLED };
@@ -61,11 +62,16 @@ struct kill_account {
     uint32_t keep_least; /* no retention keeps fewer; 0: nothing is ever retired */
     bool talk;
     char message[400];
+    atomic_uint story_bytes; /* what was told, for the case that something is violated */
+    char story[KILL_STORY_BYTES];
 };
 
 /* Keeps the first one. */
 void kill_violated(struct kill_account *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void kill_tell(const struct kill_account *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* A line of the story: shown at once (talk), or once something is violated. */
+void kill_tell(struct kill_account *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+void kill_show_story(const struct kill_account *a);
 
 /* What a launch goes on from: never less than anybody was told to be committed, nor than all ranks were told to be
  * local, nor than an earlier launch went on from. */

@@ -141,6 +141,7 @@ static bool climb(struct rank *x, unsigned i, enum bw_level to) {
         if (!wait_for(x, x->saves[i], ladder[k])) return false;
         t->late = is_late(x);
         atomic_store(&t->level, ladder[k]);
+        kill_tell(x->a, "launch %u rank %u: %s is %s", x->part->launch, x->rank, t->id, bw_level_name((int)ladder[k]));
     }
     return true;
 }
@@ -175,6 +176,7 @@ static bool save(struct rank *x, unsigned i) {
     if (good) memset(state, 0, sizeof *state); /* the caller's again */
     if (good && plan->fate == FATE_CANCELLED && plan->by == x->rank) return cancel(x, i);
     good = good && climb(x, i, plan->fate == FATE_SAVED ? plan->until : BW_CAPTURED);
+    if (!good) kill_tell(x->a, "launch %u rank %u: save %s: %s", x->part->launch, x->rank, t->id, x->err.message);
     return good || is_expected(x, i) || failed(x, "save");
 }
 
@@ -187,6 +189,7 @@ static void save_all(struct rank *x) {
 
 static void close_rank(struct rank *x) {
     const bool hurry = !x->good;
+    kill_tell(x->a, "launch %u rank %u: closes%s", x->part->launch, x->rank, hurry ? " in a hurry" : "");
     const int rc = bw_checkpointer_close(x->ck, hurry ? SLICE_MS : FAST(KILL_HANG_MS), &x->err);
     if (rc != 0 && !hurry) (void)failed(x, "close");
 }

@@ -230,7 +230,13 @@ static bool is_over(struct kill_team *t, void *user) {
 }
 
 static void wait_well(struct run *x, struct wait w, const char *what) {
-    if (!kill_team_wait(&x->team, is_over, &w, KILL_HANG_MS)) kill_violated(x->a, "%s do not come to an end", what);
+    if (kill_team_wait(&x->team, is_over, &w, KILL_HANG_MS)) return;
+    for (unsigned i = 0; i < KILL_PROCESSES; i++) {
+        char where[300];
+        kill_team_where(&x->team, i, where, sizeof where);
+        if (where[0] != '\0') kill_tell(x->a, "%s is at %s", x->team.process[i].name, where);
+    }
+    kill_violated(x->a, "%s do not come to an end", what);
 }
 
 /* Whoever has ended without a word, and was not killed. */
@@ -398,6 +404,7 @@ static bool run(struct soak_run *r, void **state) {
     clean(&x);
     if (counts_file != NULL && r->index % SAVE_EVERY == SAVE_EVERY - 1) kill_counts_save(counts, counts_file);
     (void)snprintf(r->message, sizeof r->message, "%s", x.a->message);
+    if (atomic_load(&x.a->violated)) kill_show_story(x.a);
     return !atomic_load(&x.a->violated);
 }
 

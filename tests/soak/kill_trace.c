@@ -2,12 +2,14 @@
 /* Watching a process at its system calls, by a filter and ptrace. */
 #include "kill_trace.h"
 #include "kill_clock.h"
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -316,6 +318,36 @@ void kill_team_wake(struct kill_team *t) {
     if (t->victim < 0 || t->woken) return;
     t->woken = true;
     (void)kill(t->process[t->victim].pid, SIGCONT);
+}
+
+/* --- where they are ---- */
+
+/* The first `max` bytes of a file of /proc. */
+static void look_at(const char *path, char *ret, size_t max) {
+    FILE *f = fopen(path, "r");
+    const size_t n = f != NULL ? fread(ret, 1, max - 1, f) : 0;
+    ret[n] = '\0';
+    if (f != NULL) (void)fclose(f);
+}
+
+void kill_team_where(const struct kill_team *t, unsigned place, char *ret, size_t ret_bytes) {
+    char path[PROC_NAME_MAX], stat[256], call[64];
+    ret[0] = '\0';
+    if (kill_team_gone(t, place)) return;
+    (void)snprintf(path, sizeof path, "/proc/%d/task", (int)t->process[place].pid);
+    DIR *tasks = opendir(path);
+    for (const struct dirent *e; tasks != NULL && (e = readdir(tasks)) != NULL;) {
+        const size_t at = strlen(ret);
+        if (e->d_name[0] == '.') continue;
+        (void)snprintf(path, sizeof path, "/proc/%.16s/stat", e->d_name);
+        look_at(path, stat, sizeof stat);
+        (void)snprintf(path, sizeof path, "/proc/%.16s/syscall", e->d_name);
+        look_at(path, call, sizeof call);
+        const char *state = strrchr(stat, ')');
+        (void)snprintf(ret + at, ret_bytes - at, "%s%.1s %.*s", at > 0 ? ", " : "",
+                       state != NULL && state[1] != '\0' ? state + 2 : "?", (int)strcspn(call, " \n"), call);
+    }
+    if (tasks != NULL) (void)closedir(tasks);
 }
 
 bool kill_team_gone(const struct kill_team *t, unsigned place) {

@@ -54,6 +54,8 @@ struct kill_team {
     bool woken;
 };
 
+/* The state of each thread of a process that has not ended, and the system call that it is in: "S 202, S 35". */
+void kill_team_where(const struct kill_team *t, unsigned place, char *ret, size_t ret_bytes);
 void kill_team_init(struct kill_team *t, const char *dir, struct kill_counts *counts);
 /* Runs main(arg) in a process of its own, at a place of the team. `aim` NULL: not the victim. A victim that comes to
  * its end is killed there. false: no process. */
