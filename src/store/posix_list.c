@@ -5,7 +5,7 @@
 #include <string.h>
 
 #define LEFT_MS INT64_C(86400000) /* the age of a temporary that nobody makes an object of any more */
-#define PASSES  4                 /* over a directory that is filled again while it is emptied */
+#define PASSES  64 /* over a directory that is filled again while it is emptied: by one that was believed dead */
 
 /* Opens the directory of a prefix. -ENOENT, without an error: nothing is below it. */
 static int open_prefix(struct bwi_store_op *op) {
