@@ -125,13 +125,17 @@ static void a_drain_says_what_it_copied_what_is_missing_and_what_it_committed(vo
     must(says(list, "group 0", 0, "copied to the authority"));
     must_ok(bw_catalog_drain(c, RUN, &list, &err), &err);
     must(says(list, "commit", 0, "1 of 2 groups are missing, the first is group 1"));
-    bw_catalog_progress(c, &progress);
     bw_catalog_close(c);
     struct place other = q.p; /* on the other node */
     (void)snprintf(other.local, sizeof other.local, "%.600s/other", q.p.root);
     c = catalog_with_local(&other);
     must_ok(bw_catalog_drain(c, RUN, &list, &err), &err);
     must(says(list, "commit", 0, "committed"));
+    must_ok(bw_catalog_verify(c, RUN, NULL, 0, &list, &err), &err);
+    bw_list_free(list);
+    bw_catalog_progress(c, &progress);
+    must(progress.done_bytes >= 48 * MIB && progress.done_bytes <= progress.total_bytes);
+    must(progress.done_items > 0 && progress.done_items == progress.total_items);
     bw_catalog_close(c);
     must_eq(history_of(&q.p).live, 1);
     must_be_sound(&q.p);

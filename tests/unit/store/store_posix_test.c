@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -220,6 +221,44 @@ static void a_tree_that_is_too_deep_is_not_deleted_without_bound(void **state) {
                     "delete prefix \"d/\": \"d\" is deeper than 16 directories");
     assert_true(there(f->dir, "d/d/d"));
     assert_false(there(f->dir, "d/d/k")); /* what could be deleted is */
+}
+
+static unsigned refills; /* how often somebody makes one more file just before the directory goes */
+
+static int rmdir_of_a_directory_in_use(struct bwi_os *os, int dirfd, const char *path) {
+    struct bwi_os *system = bwi_os_system();
+    char name[300];
+    if (refills > 0) {
+        refills--;
+        snprintf(name, sizeof name, "%s/again", path);
+        const int fd = system->open_new(os, dirfd, name);
+        assert_true(fd >= 0);
+        assert_int_equal(system->close(os, fd), 0);
+    }
+    return system->rmdir(os, dirfd, path);
+}
+
+/* By a process that was believed dead. One that never stops is not waited for. */
+static void a_directory_that_is_filled_while_it_is_emptied_goes_all_the_same(void **state) {
+    struct fixture *f = *state;
+    struct bwi_os os = *bwi_os_system();
+    os.rmdir = rmdir_of_a_directory_in_use;
+    f->s->close(f->s);
+    rig_close(&f->rig);
+    rig_open(&f->rig, false, &os);
+    f->s = rig_store(&f->rig, f->dir, false);
+    make_dir(f->dir, "d");
+    refills = 40;
+    assert_op_ok(st_key(S, BWI_STORE_DELETE_PREFIX, "d/"));
+    assert_int_equal(refills, 0);
+    assert_false(there(f->dir, "d"));
+    make_dir(f->dir, "d");
+    refills = UINT_MAX;
+    assert_op_fails(st_key(S, BWI_STORE_DELETE_PREFIX, "d/"), BW_E_IO, "directory not empty");
+    refills = 0;
+    f->s->close(f->s); /* before the table goes */
+    rig_close(&f->rig);
+    f->s = NULL;
 }
 
 /* ---- what is on disk ---- */
@@ -593,6 +632,7 @@ int main(void) {
         CASE(a_lock_file_that_is_none_is_refused),
         CASE(a_directory_in_place_of_an_object_is_an_error_for_creators),
         CASE(names_that_no_key_has_are_not_listed_but_deleted_with_their_prefix),
+        CASE(a_directory_that_is_filled_while_it_is_emptied_goes_all_the_same),
         CASE(a_tree_that_is_too_deep_is_not_deleted_without_bound),
         CASE(files_are_private_and_no_temporary_stays),
         CASE(an_upload_reserves_its_space_and_uses_it),
