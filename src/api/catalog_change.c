@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/vec.h"
-#include "checkpoint/commit.h"
+#include "checkpoint/commit_all.h"
 #include "checkpoint/decide.h"
 #include "checkpoint/drain.h"
 #include "checkpoint/store_id.h"
@@ -302,62 +302,11 @@ static int drain_held(struct bw_catalog *c, const struct bwi_entry *e, const str
     return 0;
 }
 
-static void commit_one(struct bw_catalog *c, const struct bwi_head *head, const struct bwi_id *id,
-                       struct bwi_findings *f) {
-    const struct bwi_entry *e = &head->entry;
-    struct bwi_env *env = c->host.ctx.env;
-    bool from = e->from.set && e->from.open && bwi_id_eq(&e->from.id, id);
-    struct bwi_commit m = {.ctx = &c->host.ctx,
-                           .id = *id,
-                           .groups = from ? e->from.groups : e->attempt.groups,
-                           .world = from ? e->from.world : e->attempt.world,
-                           .lineage_of = e,
-                           .deadline_ns = env->now_ns(env) + DECIDE_PATIENCE_NS};
-    struct bw_error me = BW_ERROR_INIT;
-    bwi_commit_start(&m, c->host.loop, NULL);
-    int rc = bwi_block_on(&c->host, &m.task, &me);
-    if (rc < 0)
-        bwi_findings_add(f, 2, rc, "remote", id, "commit", "", "%.380s", me.message);
-    else if (m.result == BWI_COMMIT_DONE)
-        bwi_findings_add(f, 0, 0, "remote", id, "commit", "", "committed");
-    else if (m.result == BWI_COMMIT_ABORTED)
-        bwi_findings_add(f, 1, BW_E_ABORTED, "remote", id, "commit", "", "aborted: %.360s", m.reason);
-    else
-        bwi_findings_add(f, 1, 0, "remote", id, "commit", "", "%u of %u groups are missing, the first is group %u",
-                         m.missing, m.groups, m.first_missing);
-    bwi_commit_fini(&m);
-}
-
-/* Whether a group of it lies in the authority. Where only marks do, nobody need have begun that try: an abort would
- * open the next one, which whoever is past that step would refuse by a mark, and so on with each drain. */
-static int is_begun(struct bw_catalog *c, const struct bwi_id *id, bool *ret, struct bw_error *err) {
-    struct bwi_store_names names = {0};
-    const struct bwi_key groups = bwi_key_groups(c->host.ctx.run, id);
-    const int rc = bwi_block_list(&c->host, BWI_TIER_REMOTE, groups.s, &names, err);
-    *ret = names.len > 0;
-    bwi_store_names_fini(&names);
-    return rc;
-}
-
-static int commit_complete(struct bw_catalog *c, const struct bwi_head *head, struct bwi_findings *f,
-                           struct bw_error *err) {
-    struct bwi_store_names names = {0};
-    struct bwi_key prefix = bwi_key_checkpoints(c->host.ctx.run);
-    int rc = bwi_block_list(&c->host, BWI_TIER_REMOTE, prefix.s, &names, err);
-    for (size_t i = 0; rc == 0 && i < names.len; i++) {
-        struct bwi_id id;
-        size_t n = strlen(names.name[i]);
-        if (n < 2 || names.name[i][n - 1] != '/' || !bwi_id_parse(bwi_span(names.name[i], n - 1), &id)) continue;
-        bool begun = false;
-        if (bwi_policy_fate(&head->entry, &id) != BWI_FATE_COMMITTABLE) continue;
-        rc = is_begun(c, &id, &begun, err);
-        if (rc == 0 && begun)
-            commit_one(c, head, &id, f);
-        else if (rc == 0)
-            bwi_findings_add(f, 1, 0, "remote", &id, "commit", "", "no group of it is in the authority");
-        if (is_given_up(c)) rc = given_up(err);
-    }
-    bwi_store_names_fini(&names);
+static int commit_all(struct bw_catalog *c, struct bwi_findings *f, struct bw_error *err) {
+    struct bwi_commit_all all = {.ctx = &c->host.ctx, .patience_ns = DECIDE_PATIENCE_NS, .findings = f};
+    bwi_commit_all_start(&all, c->host.loop, NULL);
+    const int rc = bwi_block_on(&c->host, &all.task, err);
+    bwi_commit_all_fini(&all);
     return rc;
 }
 
@@ -374,7 +323,7 @@ static int drain(struct bw_catalog *c, const struct bwi_catalog_args *a, struct 
         rc = bwi_block_on(&c->host, &holds.task, err);
         if (rc == 0) rc = drain_held(c, &head.entry, &holds, &f, err);
     }
-    if (rc == 0) rc = commit_complete(c, &head, &f, err);
+    if (rc == 0) rc = commit_all(c, &f, err);
     bwi_holds_fini(&holds);
     bwi_head_fini(&head);
     if (rc == 0) return bwi_list_of_findings(&f, ret_list, err);

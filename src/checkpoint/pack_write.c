@@ -106,7 +106,9 @@ static void set_captured(struct bwi_pack_write *w) {
 /* ---- packs ---- */
 
 static bool pack_call_failed(struct bwi_pack_write *w, const struct pack *p) {
-    return p->call.op.error.status != 0 && fail(w, p->number, &p->call.op.error) < 0;
+    if (p->call.op.error.status == 0) return false;
+    w->gone = p->call.op.outcome == BWI_STORE_GONE;
+    return fail(w, p->number, &p->call.op.error) < 0;
 }
 
 static bool pack_begin(struct bwi_pack_write *w) {

@@ -81,7 +81,8 @@ struct bwi_save {
     bool complete;   /* its summary is in the first tier */
     bool left;       /* given up by close, but complete: left for the next launch */
     bool far_maybe;  /* a drain has sent its summary to the authority */
-    bool copy_lost;  /* the drain found the local copy damaged or gone: if it is dead it may be swept away */
+    bool copy_lost;  /* the drain found the local copy damaged or gone, or it went while it was written: if the save is
+                        dead, a sweep may have taken it */
     bool told_pending, cleaned;
     char
         held_up[320]; /* what it waits for, to be put behind "and ": "not complete for want of rank 3"; "": not known */

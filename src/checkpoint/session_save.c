@@ -176,6 +176,7 @@ static enum bwi_step write_packs(struct bwi_save *v) {
     v->captured = true;
     if (v->write.task.error.status < 0) {
         bwi_error_stage(&v->write.task.error, BW_STAGE_WRITE);
+        v->copy_lost = v->write.gone;
         return fail(v, &v->write.task.error);
     }
     bwi_session_level(v, BW_CAPTURED);
@@ -369,28 +370,21 @@ bool bwi_save_may_have_summary(const struct bwi_save *v) {
     return v->complete || (p->ctx && (maybe || p->task.error.status == BW_E_EXISTS));
 }
 
-/* A group without a summary is nothing to anybody: its bytes are given back at once. */
-static enum bwi_step clean(struct bwi_save *v) {
-    bool nothing = bwi_save_may_have_summary(v) || !v->write.ctx;
-    if (!nothing && !v->cleaned) {
-        struct bwi_key dir = bwi_key_data_of(ctx_of(v)->run, v->session->fan_out, &v->id, v->session->group);
-        v->cleaned = true;
-        bwi_call_prepare(&v->clean, BWI_STORE_DELETE_PREFIX, dir.s);
-        bwi_call_submit(&v->clean, &v->task, ctx_of(v)->tier[first_tier(v)]);
-        return BWI_STEP_WAIT;
-    }
-    if (v->clean.op.error.status < 0)
-        bwi_session_note(v->session, v->clean.op.error.status, v->step, "leftovers stay for the next sweep: %.180s",
-                         v->clean.op.error.message);
-    /* Who was told by the history need not tell it. */
-    return go(v, v->outcome_set || v->session->over ? BWI_SAVE_GIVE : BWI_SAVE_MARK);
-}
-
 /* Others may commit it, or have done so. */
 static void become_unknown(struct bwi_save *v, const char *why) {
     const struct bw_error first = v->error;
     bw_error_clear(&v->error);
     bwi_error_set(&v->error, BW_E_UNKNOWN, "%.300s; %s", first.message, why);
+}
+
+/* Nobody needs to be told any more: the history has closed it, or the attempt is over. A new attempt may have gone on
+ * from what was complete, before or after it failed here. */
+static enum bwi_step give(struct bwi_save *v) {
+    const int status = v->error.status;
+    const bool told = v->committed || v->never_live || status == BW_E_UNKNOWN;
+    if (!told && status != v->session->over_error.status && bwi_save_may_have_summary(v))
+        become_unknown(v, "a new attempt may have gone on from it");
+    return go(v, BWI_SAVE_GIVE);
 }
 
 /* The others are told later, by the teller; the save does not wait for that. Until then they may commit what is
@@ -405,6 +399,23 @@ static enum bwi_step leave_untold(struct bwi_save *v, bool marked) {
     return BWI_STEP_END;
 }
 
+/* A group without a summary is nothing to anybody: its bytes are given back at once. */
+static enum bwi_step clean(struct bwi_save *v) {
+    bool nothing = bwi_save_may_have_summary(v) || !v->write.ctx;
+    if (!nothing && !v->cleaned) {
+        struct bwi_key dir = bwi_key_data_of(ctx_of(v)->run, v->session->fan_out, &v->id, v->session->group);
+        v->cleaned = true;
+        bwi_call_prepare(&v->clean, BWI_STORE_DELETE_PREFIX, dir.s);
+        bwi_call_submit(&v->clean, &v->task, ctx_of(v)->tier[first_tier(v)]);
+        return BWI_STEP_WAIT;
+    }
+    if (v->clean.op.error.status < 0)
+        bwi_session_note(v->session, v->clean.op.error.status, v->step, "leftovers stay for the next sweep: %.180s",
+                         v->clean.op.error.message);
+    /* Who was told by the history need not tell it. */
+    return v->outcome_set || v->session->over ? give(v) : go(v, BWI_SAVE_MARK);
+}
+
 static enum bwi_step mark(struct bwi_save *v) {
     if (pausing(v)) return BWI_STEP_WAIT;
     if (!v->mark.ctx) {
@@ -415,7 +426,7 @@ static enum bwi_step mark(struct bwi_save *v) {
         return BWI_STEP_WAIT;
     }
     if (v->mark.task.running) return BWI_STEP_WAIT;
-    if (v->outcome_set || v->session->over) return go(v, BWI_SAVE_GIVE);
+    if (v->outcome_set || v->session->over) return give(v);
     if (v->mark.task.error.status == 0) return go(v, BWI_SAVE_ABORT);
     if (++v->mark_failures >= MARK_TRIES || v->session->closing) {
         bwi_session_note(v->session, v->mark.task.error.status, v->step, "the other ranks could not be told%s: %.200s",
@@ -448,7 +459,7 @@ static enum bwi_step aborted(struct bwi_save *v) {
                          d->task.error.message);
     if (d->created) v->never_live = v->outcome_set = true;
     if (!failed) bwi_session_new_head(v->session, &d->head); /* else it need not be durable */
-    if (v->outcome_set) return go(v, BWI_SAVE_GIVE);
+    if (v->outcome_set) return give(v);
     return failed || fate == BWI_FATE_AHEAD ? leave_untold(v, true) : go(v, BWI_SAVE_HEAR);
 }
 
@@ -466,7 +477,7 @@ static enum bwi_step abort_save(struct bwi_save *v) {
 /* It may have been committed, and have left the lists again. */
 static enum bwi_step hear(struct bwi_save *v) {
     const struct bwi_session *s = v->session;
-    if (v->outcome_set) return go(v, BWI_SAVE_GIVE);
+    if (v->outcome_set) return give(v);
     const bool known = s->head.found && bwi_policy_fate(&s->head.entry, &v->id) == BWI_FATE_DEAD;
     if (!s->giving_up && !known && bwi_follow_running(s)) return BWI_STEP_WAIT;
     become_unknown(v, "the history has closed it, and what it said of it was not read");

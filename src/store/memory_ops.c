@@ -163,6 +163,7 @@ static void finish(struct bwi_bucket *b, struct bwi_store_op *op) {
     if (bwi_store_check_complete(op) < 0) return;
     if (u->gone) {
         bwi_store_fail(op, BW_E_IO, "its prefix was deleted meanwhile");
+        op->outcome = BWI_STORE_GONE;
         return;
     }
     const struct bwi_object *o = u->base.replace ? NULL : bwi_bucket_find(b, u->base.key);

@@ -40,6 +40,13 @@ static void discard(struct bwi_os *os, struct bwi_posix_upload *u) {
     upload_free(u);
 }
 
+/* Of what is being made "not found" says that its directory was deleted meanwhile. */
+static void is_gone(struct bwi_store_op *op) {
+    if (op->error.status != BW_E_NOTFOUND) return;
+    op->error.status = BW_E_IO;
+    op->outcome = BWI_STORE_GONE;
+}
+
 static int open_upload(struct bwi_store_op *op, struct bwi_posix_upload *u) {
     struct bwi_os *os = bwi_posix_of(op)->os;
     const char *leaf = NULL;
@@ -53,7 +60,7 @@ static int open_upload(struct bwi_store_op *op, struct bwi_posix_upload *u) {
         os->close(os, u->dirfd);
         u->dirfd = -1;
     }
-    if (op->error.status == BW_E_NOTFOUND) op->error.status = BW_E_IO;
+    is_gone(op);
     return -ENOENT;
 }
 
@@ -138,7 +145,7 @@ void bwi_posix_finish(struct bwi_store_op *op) {
         meet_existing(op, u);
     else if (rc == 0 && bwi_posix_settle(op, u->base.key, u->dirfd) == 0)
         op->outcome = again ? BWI_STORE_SAME : BWI_STORE_CREATED;
-    if (op->error.status == BW_E_NOTFOUND) op->error.status = BW_E_IO; /* its directory was deleted meanwhile */
+    is_gone(op);
     discard(os, u);
 }
 

@@ -68,7 +68,12 @@ enum bwi_store_verb {
     BWI_STORE_SPACE,  /* -> free_bytes, total_bytes: UINT64_MAX each where a store has no such limit. */
 };
 
-enum bwi_store_outcome { BWI_STORE_CREATED = 1, BWI_STORE_SAME, BWI_STORE_OTHER };
+enum bwi_store_outcome {
+    BWI_STORE_CREATED = 1,
+    BWI_STORE_SAME,
+    BWI_STORE_OTHER,
+    BWI_STORE_GONE, /* of an upload, with BW_E_IO: its prefix was deleted while it was made */
+};
 
 struct bwi_store_upload; /* an object in the making */
 struct bwi_store_handle; /* an object kept open for reading */

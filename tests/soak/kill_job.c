@@ -151,12 +151,11 @@ static bool cancel(struct rank *x, unsigned i) {
     return true;
 }
 
-/* A save that this rank, or the other one, gives up may fail with what follows from that; also with what a sweep
- * without grace does to data that is dead and still being written. */
+/* A save that this rank, or the other one, gives up may fail with what follows from that. */
 static bool is_expected(const struct rank *x, unsigned i) {
     const int status = x->err.status;
     return x->l->plan[i].fate != FATE_SAVED &&
-           (status == BW_E_ABORTED || status == BW_E_CANCELLED || status == BW_E_UNKNOWN || status == BW_E_IO);
+           (status == BW_E_ABORTED || status == BW_E_CANCELLED || status == BW_E_UNKNOWN);
 }
 
 static bool save(struct rank *x, unsigned i) {

@@ -5,6 +5,7 @@
 #ifndef BW_SOAK_SYSTEM_H
 #define BW_SOAK_SYSTEM_H
 
+#include "checkpoint/commit_all.h"
 #include "checkpoint/restore.h"
 #include "checkpoint/session.h"
 #include "checkpoint/sweep.h"

@@ -17,7 +17,7 @@ struct tool {
     struct bwi_head head;
     struct bwi_holds holds;
     struct bwi_drain drain;
-    struct bwi_commit commit;
+    struct bwi_commit_all commit;
     struct compare *compare;
     struct bwi_verify verify;
     struct bwi_findings findings;
@@ -43,7 +43,7 @@ static void start_retire(struct system *s, struct part *p, struct tool *t) {
     t->task = &t->decide.task;
 }
 
-/* --- read, drain, commit: all begin with the head ---- */
+/* --- read, drain: both begin with the head ---- */
 
 static void start_head(struct part *p, struct tool *t) {
     t->read = (struct bwi_head_read){.ctx = &p->ctx, .head = &t->head};
@@ -76,25 +76,17 @@ static bool start_drain(struct part *p, struct tool *t) {
     return false;
 }
 
-/* Looks at the open from, as somebody does who wants to bring it to its end. */
-static bool start_commit(struct system *s, struct part *p, struct tool *t) {
-    const struct bwi_entry *e = &t->head.entry;
-    if (!t->head.found || !e->from.set || !e->from.open) return false;
-    t->commit = (struct bwi_commit){.ctx = &p->ctx,
-                                    .id = e->from.id,
-                                    .groups = e->from.groups,
-                                    .world = e->from.world,
-                                    .lineage_of = e,
-                                    .deadline_ns = s->env.now + 60 * BWI_NS_PER_S};
-    bwi_commit_start(&t->commit, p->loop, NULL);
+/* Brings to its end what may be, beside whoever works on it. */
+static void start_commit(struct part *p, struct tool *t) {
+    t->commit = (struct bwi_commit_all){.ctx = &p->ctx, .patience_ns = 60 * BWI_NS_PER_S, .findings = &t->findings};
+    bwi_commit_all_start(&t->commit, p->loop, NULL);
     t->task = &t->commit.task;
-    return true;
 }
 
 /* --- verify ---- */
 
 static void check_findings(struct system *s, const struct tool *t) {
-    for (size_t i = 0; i < t->findings.count; i++) {
+    for (size_t i = 0; t->kind == TOOL_VERIFY && i < t->findings.count; i++) {
         const struct bw_finding *f = &t->findings.list[i];
         if (f->severity > 1 && !s->oracle.damaged)
             violated(s, "verify found damage that nobody did: %s %s: %s", f->id, f->object, f->message);
@@ -131,9 +123,9 @@ static void start(struct system *s, struct part *p, struct tool *t) {
         t->task = &t->sweep.task;
         break;
     case TOOL_RETIRE: start_retire(s, p, t); break;
+    case TOOL_COMMIT: start_commit(p, t); break;
     case TOOL_READ:
     case TOOL_DRAIN:
-    case TOOL_COMMIT:
     case TOOL_VERIFY:
     case TOOLS: start_head(p, t); break;
     }
@@ -145,7 +137,6 @@ static bool go_on(struct system *s, struct part *p, struct tool *t) {
     t->stage++;
     if (t->kind == TOOL_READ) return t->stage == 1 && start_reading(s, p, t);
     if (t->kind == TOOL_VERIFY) return start_verify(p, t);
-    if (t->kind == TOOL_COMMIT) return t->stage == 1 && start_commit(s, p, t);
     if (t->kind != TOOL_DRAIN) return false;
     if (t->stage > 1) return start_drain(p, t);
     t->holds.ctx = &p->ctx;
@@ -186,7 +177,7 @@ static void end(struct system *s, struct part *p) {
     struct tool *t = p->tool;
     (void)s;
     if (t->kind == TOOL_RETIRE) bwi_decide_fini(&t->decide);
-    if (t->commit.ctx != NULL) bwi_commit_fini(&t->commit);
+    if (t->commit.ctx != NULL) bwi_commit_all_fini(&t->commit);
     if (t->holds.ctx != NULL) bwi_holds_fini(&t->holds);
     if (t->verify.ctx != NULL) bwi_verify_fini(&t->verify);
     bwi_findings_fini(&t->findings);

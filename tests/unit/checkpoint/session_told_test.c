@@ -296,6 +296,71 @@ static void a_copy_that_is_gone_because_the_save_is_dead_is_told_as_the_abort(vo
     }
 }
 
+static bool is_writing(struct cluster *c, void *user) {
+    (void)c;
+    const struct bwi_save *v = user;
+    return v->state == BWI_SAVE_WRITE && v->captured && v->write.task.running;
+}
+
+/* Its packs go while they are written. If others have given it up, a sweep without grace may have taken them: then it
+ * is told as aborted; else as what it is, an error of this tier. */
+static void packs_that_go_while_they_are_written_are_told_as_the_abort(void **unused) {
+    (void)unused;
+    for (unsigned dead = 0; dead < 2; dead++) {
+        struct cluster c;
+        struct bwi_save *v[2];
+        cluster_init(&c, 81);
+        open_all(&c, 0, &(struct launch){.launch = "a", .world = 2});
+        bwi_bucket_model(c.local[0])->latency_ns = BWI_NS_PER_S;
+        save_all(&c, 0, 2, 10, v);
+        assert_true(cluster_run(&c, is_writing, v[0], 60000));
+        struct bwi_store *tier = c.ranks[0].ctx.tier[BWI_TIER_LOCAL];
+        struct bwi_call remove = {0};
+        struct bwi_task waits = {0};
+        bwi_call_prepare(&remove, BWI_STORE_DELETE_PREFIX, bwi_key_data_of("run", false, &v[0]->id, 0).s);
+        bwi_call_submit(&remove, &waits, tier);
+        assert_true(cluster_run(&c, tells, v[0], 60000));
+        assert_int_equal(v[0]->error.status, BW_E_IO);
+        cluster_kill(&c, 0);
+        if (dead) decide_as(&c, 1, abort_id, &v[0]->id);
+        c.ranks[0].stopped = false;
+        wait_ended(&c, v[0]);
+        assert_int_equal(v[0]->error.status, dead ? BW_E_ABORTED : BW_E_IO);
+        assert_non_null(strstr(v[0]->error.message, "its prefix was deleted meanwhile"));
+        assert_int_equal(remove.op.error.status, 0);
+        bwi_call_fini(&remove);
+        cluster_fini(&c);
+    }
+}
+
+static bool is_over(struct cluster *c, void *user) {
+    return c->ranks[*(unsigned *)user].over.status != 0;
+}
+
+/* Its caller cancels it when a new launch has gone on from it, which may yet bring it to its end. */
+static void a_save_that_a_new_attempt_went_on_from_does_not_fail_for_certain(void **unused) {
+    (void)unused;
+    struct cluster c;
+    struct bwi_save *v;
+    cluster_init(&c, 82);
+    open_all(&c, 0, &(struct launch){.launch = "a", .world = 1});
+    bwi_bucket_model(c.remote)->latency_ns = BWI_NS_PER_S;
+    save_all(&c, 0, 1, 10, &v);
+    wait_level(&c, v, BW_LOCAL);
+    cluster_kill(&c, 0);
+    bwi_bucket_model(c.remote)->latency_ns = 0;
+    open_all(&c, 4, &(struct launch){.launch = "b", .world = 1});
+    assert_int_equal(c.ranks[4].session->resume.id.step, 10);
+    cluster_kill(&c, 4);
+    c.ranks[0].stopped = false;
+    assert_true(cluster_run(&c, is_over, &(unsigned){0}, 60000));
+    assert_int_not_equal(v->state, BWI_SAVE_ENDED);
+    bwi_session_cancel(v);
+    wait_ended(&c, v);
+    assert_fails(v->error.status, BW_E_UNKNOWN, &v->error, "a new attempt may have gone on from it");
+    cluster_fini(&c);
+}
+
 static bool entry_is_there(struct cluster *c, void *user) {
     return is_there(c->remote, bwi_key_entry("run", 1, *(uint64_t *)user));
 }
@@ -721,6 +786,8 @@ int main(void) {
         cmocka_unit_test(a_cancelled_save_that_others_committed_is_told_so),
         cmocka_unit_test(an_entry_that_may_not_be_durable_is_not_reported),
         cmocka_unit_test(a_cancelled_save_that_others_aborted_stays_cancelled),
+        cmocka_unit_test(packs_that_go_while_they_are_written_are_told_as_the_abort),
+        cmocka_unit_test(a_save_that_a_new_attempt_went_on_from_does_not_fail_for_certain),
         cmocka_unit_test(a_copy_that_is_gone_because_the_save_is_dead_is_told_as_the_abort),
         cmocka_unit_test(what_the_history_said_is_never_taken_back),
         cmocka_unit_test(damage_behind_what_is_known_ends_no_attempt),

@@ -270,7 +270,9 @@ static void an_upload_does_not_survive_the_deletion_of_its_prefix(struct contrac
     struct bwi_store_upload *u = begun.upload;
     assert_op_ok(st_write(A, u, 0, "abc", 3));
     assert_op_ok(st_key(B, BWI_STORE_DELETE_PREFIX, "a/p/"));
-    assert_op_fails(st_finish(A, u), BW_E_IO, "finish \"a/p/k\": ");
+    const struct bwi_store_op finished = st_finish(A, u);
+    assert_op_fails(finished, BW_E_IO, "finish \"a/p/k\": ");
+    assert_int_equal(finished.outcome, BWI_STORE_GONE);
     assert_no_object(A, "a/p/k");
 }
 
