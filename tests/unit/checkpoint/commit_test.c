@@ -160,6 +160,80 @@ static void a_summary_of_another_life_is_refused(void **state) {
     job_fini(&j);
 }
 
+/* Damage, and names that are none: whoever asks again gets the same answer. */
+static void an_object_in_the_place_of_another_is_refused(void **state) {
+    (void)state;
+    for (int layout = 0; layout < 2; layout++) {
+        struct job j;
+        struct bwi_commit c;
+        struct bwi_span other;
+        job_init(&j, 2, 1);
+        for (uint32_t g = 0; g < 2; g++) put_group(&j, g, false, 1);
+        uint64_t bytes;
+        const struct bwi_sha sha[2] = {put_layout(&j, 0, false, &bytes), put_layout(&j, 1, false, &bytes)};
+        const struct bwi_key to = layout ? bwi_key_layout("run", 1, 5, &sha[0]) : bwi_key_summary("run", &j.id, 0);
+        const struct bwi_key from = layout ? bwi_key_layout("run", 1, 5, &sha[1]) : bwi_key_summary("run", &j.id, 1);
+        assert_true(bwi_bucket_get(j.bucket, from.s, &other));
+        struct bwi_buf copy = {0};
+        bwi_buf_put(&copy, other.ptr, other.len);
+        put(&j, to, &copy);
+        look(&j, NULL, &c);
+        assert_fails(c.task.error.status, BW_E_CORRUPT, &c.task.error,
+                     layout ? "its SHA-256 is not that in the summary of group 0"
+                            : "it belongs to group 1 of 2 of step 7");
+        assert_non_null(strstr(c.task.error.message, to.s));
+        bwi_commit_fini(&c);
+        job_fini(&j);
+    }
+}
+
+static void a_mark_that_says_nothing_aborts_all_the_same(void **state) {
+    (void)state;
+    static const char *const names[] = {"000001", "stranger"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct job j;
+        struct bwi_commit c;
+        struct bwi_buf bytes = {0};
+        struct bwi_key key;
+        job_init(&j, 2, 1);
+        bwi_buf_put(&bytes, "{}", 2);
+        key = bwi_key_failed_dir("run", &j.id);
+        (void)strncat(key.s, names[i], sizeof key.s - strlen(key.s) - 1);
+        put(&j, key, &bytes);
+        look(&j, NULL, &c);
+        assert_int_equal(c.result, BWI_COMMIT_ABORTED);
+        assert_int_equal(c.reason_status, BW_E_ABORTED);
+        assert_string_equal(c.reason, i == 0 ? "group 000001 gave up" : "group strang gave up");
+        bwi_commit_fini(&c);
+        job_fini(&j);
+    }
+}
+
+static void what_is_no_group_is_not_counted(void **state) {
+    (void)state;
+    static const char *const names[] = {"000002", "00000", "stranger"};
+    struct job j;
+    struct bwi_commit c;
+    job_init(&j, 2, 1);
+    put_group(&j, 0, false, 1);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct bwi_key key = bwi_key_groups("run", &j.id);
+        struct bwi_buf bytes = {0};
+        bwi_buf_put(&bytes, "x", 1);
+        (void)strncat(key.s, names[i], sizeof key.s - strlen(key.s) - 1);
+        put(&j, key, &bytes);
+    }
+    look(&j, NULL, &c);
+    assert_int_equal(c.result, BWI_COMMIT_INCOMPLETE);
+    assert_string_equal(c.missing_list, "1");
+    bwi_commit_fini(&c);
+    put_group(&j, 1, false, 1);
+    look(&j, NULL, &c);
+    assert_int_equal(c.result, BWI_COMMIT_DONE);
+    bwi_commit_fini(&c);
+    job_fini(&j);
+}
+
 /* Every store operation fails in turn: an error or success, never a wrong entry, and the next look commits. */
 static void every_operation_may_fail_and_the_next_look_commits(void **state) {
     (void)state;
@@ -246,6 +320,9 @@ int main(void) {
         cmocka_unit_test(one_whose_ref_was_retired_is_aborted),
         cmocka_unit_test(a_gap_in_coverage_aborts_and_names_the_tensor),
         cmocka_unit_test(a_summary_of_another_life_is_refused),
+        cmocka_unit_test(an_object_in_the_place_of_another_is_refused),
+        cmocka_unit_test(a_mark_that_says_nothing_aborts_all_the_same),
+        cmocka_unit_test(what_is_no_group_is_not_counted),
         cmocka_unit_test(every_operation_may_fail_and_the_next_look_commits),
         cmocka_unit_test(memory_may_run_out_at_any_allocation),
         cmocka_unit_test(a_thousand_groups_commit_in_bounded_time_and_memory),

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "base/vec.h"
 #include "checkpoint/policy_history.h"
+#include "checkpoint/policy_next.h"
 #include "test.h"
 
 /* A history under test: the newest entry, replaced by each event. */
@@ -558,28 +559,166 @@ static void retention_keeps_what_any_rule_keeps(void **state) {
     fini(&l);
 }
 
+/* --- memory ---- */
+
+/* Rules that all apply to one history: job "other" has superseded "job"; 10, 20 and 30 are live, 40 is shelved. */
+typedef int rule(struct log *l, struct bwi_entry *ret);
+
+static int register_as(struct log *l, const char *job, enum bwi_register_mode mode, struct bwi_id target,
+                       struct bwi_entry *ret) {
+    struct bwi_register r = reg(l, job, "next");
+    const struct bwi_actor a = actor(l);
+    r.mode = mode;
+    r.label = "x";
+    r.target = target;
+    r.target_facts = (struct bwi_candidate){.id = target, .world = 2, .groups = 2};
+    return bwi_policy_register(&a, &r, ret, &l->err);
+}
+static int rule_fresh(struct log *l, struct bwi_entry *ret) {
+    return register_as(l, "third", BWI_REGISTER_FRESH, (struct bwi_id){0}, ret);
+}
+static int rule_takeover(struct log *l, struct bwi_entry *ret) {
+    return register_as(l, "job", BWI_REGISTER_TAKEOVER, l->head.live[2].id, ret);
+}
+static int rule_rollback(struct log *l, struct bwi_entry *ret) {
+    return register_as(l, "other", BWI_REGISTER_ROLLBACK, l->head.live[0].id, ret);
+}
+static int rule_rollback_to_a_shelved_one(struct log *l, struct bwi_entry *ret) {
+    return register_as(l, "other", BWI_REGISTER_ROLLBACK, l->head.shelved[0].id, ret);
+}
+static int rule_commit(struct log *l, struct bwi_entry *ret) {
+    const struct bwi_actor a = actor(l);
+    const struct bwi_kept k = {.id = id_of(l, 50, 0)};
+    return bwi_policy_commit(&a, &k, ret, &l->err);
+}
+static int rule_abort(struct log *l, struct bwi_entry *ret) {
+    const struct bwi_actor a = actor(l);
+    const struct bwi_id id = id_of(l, 50, 0);
+    return bwi_policy_abort(&a, &id, "because", ret, &l->err);
+}
+static int rule_retire(struct log *l, struct bwi_entry *ret) {
+    const struct bwi_actor a = actor(l);
+    return bwi_policy_retire(&a, &l->head.live[0].id, 1, ret, &l->err);
+}
+static int rule_pin(struct log *l, struct bwi_entry *ret) {
+    const struct bwi_actor a = actor(l);
+    return bwi_policy_pin(&a, &l->head.shelved[0].id, true, ret, &l->err);
+}
+static int rule_repair(struct log *l, struct bwi_entry *ret) {
+    const struct bwi_actor a = actor(l);
+    const struct bwi_kept found = {.id = id_of(l, 50, 0)};
+    const struct bwi_repair r = {.era = l->head.era,
+                                 .n = l->head.n + 1,
+                                 .gone = &l->head.live[0].id,
+                                 .gone_count = 1,
+                                 .found = &found,
+                                 .found_count = 1};
+    return bwi_policy_repair(&a, &r, ret, &l->err);
+}
+static int rule_promote(struct log *l, struct bwi_entry *ret) {
+    struct bwi_actor a = actor(l);
+    const struct bwi_uuid uuid = {{5}};
+    a.store.b[0] = 1;
+    return bwi_policy_promote(&a, &uuid, 3, ret, &l->err);
+}
+
 static void every_rule_survives_running_out_of_memory(void **state) {
     (void)state;
-    for (unsigned long n = 1;; n++) {
-        struct log l = {0};
-        start(&l, "a");
-        commit(&l, 10);
-        struct bwi_register r = reg(&l, "other", "b");
-        r.mode = BWI_REGISTER_FRESH;
-        r.label = "x";
-        struct bwi_entry next = {0};
-        struct bwi_actor a = actor(&l);
-        bwi_alloc_fail_at(n);
-        int rc = bwi_policy_register(&a, &r, &next, &l.err);
-        bwi_alloc_fail_at(0);
-        if (rc == 0) {
+    static rule *const rules[] = {rule_fresh,  rule_takeover, rule_rollback, rule_rollback_to_a_shelved_one,
+                                  rule_commit, rule_abort,    rule_retire,   rule_pin,
+                                  rule_repair, rule_promote};
+    struct log l = {0};
+    start(&l, "a");
+    commit(&l, 40);
+    assert_ok(try_register(&l, reg(&l, "other", "b")), &l.err);
+    struct bwi_register r = reg(&l, "other", "c");
+    r.mode = BWI_REGISTER_FRESH;
+    r.label = "anew";
+    assert_ok(try_register(&l, r), &l.err);
+    for (uint64_t step = 10; step <= 30; step += 10) commit(&l, step);
+    const long live = bwi_alloc_live();
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        int rc = BW_E_NOMEM;
+        unsigned long n = 0;
+        while (rc != 0) {
+            struct bwi_entry next = {0};
+            bw_error_clear(&l.err);
+            (void)bwi_alloc_fail_at(++n);
+            rc = rules[i](&l, &next);
+            (void)bwi_alloc_fail_at(0);
+            if (rc != 0) assert_fails(rc, BW_E_NOMEM, &l.err, "memory");
             bwi_entry_fini(&next);
-            fini(&l);
-            return;
+            assert_int_equal(bwi_alloc_live(), live);
         }
-        assert_int_equal(rc, BW_E_NOMEM);
-        fini(&l);
+        assert_true(n > 5);
     }
+    fini(&l);
+}
+
+/* --- what no caller asks for ---- */
+
+static void a_launch_that_another_jobs_came_before_is_superseded(void **state) {
+    (void)state;
+    struct log l = {0};
+    const struct bwi_register slow = reg(&l, "job", "slow");
+    assert_ok(try_register(&l, reg(&l, "other", "quick")), &l.err);
+    assert_fails(try_register(&l, slow), BW_E_SUPERSEDED, &l.err, "job \"other\" registered first, as attempt 1");
+    fini(&l);
+}
+
+static void an_attempt_that_no_history_knows_is_lost(void **state) {
+    (void)state;
+    struct bw_error err = BW_ERROR_INIT;
+    assert_fails(bwi_policy_attempt_status(NULL, 3, 1, "job", &err), BW_E_LAUNCH_LOST, &err,
+                 "attempt 3 is not in the history any more");
+}
+
+static void nobody_goes_on_from_what_is_not_newer_or_cannot_be_committed(void **state) {
+    (void)state;
+    struct log l = {0};
+    start(&l, "a");
+    commit(&l, 20);
+    struct bwi_candidate c = {.id = id_of(&l, 20, 0), .world = 2, .groups = 2};
+    struct bwi_register r = reg(&l, "job", "b");
+    r.newer = &c;
+    assert_fails(try_register(&l, r), BW_E_INTERNAL, &l.err, "not newer than the newest live");
+    c.id = id_of(&l, 30, 0);
+    assert_ok(try_abort(&l, c.id), &l.err);
+    assert_fails(try_register(&l, r), BW_E_UNKNOWN, &l.err, "step 30 cannot be committed any more");
+    r.newer = NULL;
+    r.mode = BWI_REGISTER_ROLLBACK;
+    r.label = "back";
+    r.target = c.id;
+    assert_fails(try_register(&l, r), BW_E_NOTFOUND, &l.err, "no live or shelved checkpoint of step 30");
+    fini(&l);
+}
+
+/* Entries as nobody writes them: h says that the step is above all that is live. */
+static void a_step_is_live_once_whatever_the_entry_says_of_h(void **state) {
+    (void)state;
+    struct log l = {0};
+    start(&l, "a");
+    commit(&l, 20);
+    l.head.h = 10;
+    assert_fails(try_commit(&l, id_of(&l, 20, 0)), BW_E_INTERNAL, &l.err, "step 20 is live already");
+    const struct bwi_id never = id_of(&l, 30, 0);
+    bw_error_clear(&l.err);
+    assert_fails(bwi_next_unshelve(&l.head, &never, &l.err), BW_E_INTERNAL, &l.err, "step 30 is not shelved");
+    fini(&l);
+}
+
+static void only_what_is_live_or_shelved_is_pinned_or_retired(void **state) {
+    (void)state;
+    struct log l = {0};
+    struct bwi_entry next = {0};
+    start(&l, "a");
+    commit(&l, 20);
+    const struct bwi_id never = id_of(&l, 30, 0);
+    const struct bwi_actor a = actor(&l);
+    assert_fails(try_retire(&l, never), BW_E_NOTFOUND, &l.err, "neither live nor shelved");
+    bw_error_clear(&l.err);
+    assert_fails(bwi_policy_pin(&a, &never, true, &next, &l.err), BW_E_NOTFOUND, &l.err, "neither live nor shelved");
+    fini(&l);
 }
 
 /* Of a step that is not above h the entry alone cannot tell. */
@@ -644,6 +783,11 @@ int main(void) {
         cmocka_unit_test(an_entry_proves_that_a_try_was_aborted_only_above_h),
         cmocka_unit_test(a_launch_is_beaten_by_whoever_registered_since_it_looked),
         cmocka_unit_test(every_rule_survives_running_out_of_memory),
+        cmocka_unit_test(a_launch_that_another_jobs_came_before_is_superseded),
+        cmocka_unit_test(an_attempt_that_no_history_knows_is_lost),
+        cmocka_unit_test(nobody_goes_on_from_what_is_not_newer_or_cannot_be_committed),
+        cmocka_unit_test(a_step_is_live_once_whatever_the_entry_says_of_h),
+        cmocka_unit_test(only_what_is_live_or_shelved_is_pinned_or_retired),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -130,44 +130,48 @@ static void groups_that_are_not_on_the_local_tier_are_no_damage(void **state) {
     world_close(&w);
 }
 
+/* In memory, and with an engine whose workers check what was read. */
 static void compressed_extents_and_packs_of_others_are_verified_too(void **state) {
     (void)state;
-    for (int codec = 0; codec < 2; codec++) {
-        for (int foreign = 0; foreign < 2; foreign++) {
-            struct world w;
-            struct fixture f;
-            struct verifying x;
-            const struct bwi_id other = {90, 2, 0xabcd1234, 0};
+    for (int how = 0; how < 8; how++) {
+        const uint8_t codec = how & 1;
+        const bool foreign = how & 2, engine = how & 4;
+        struct world w;
+        struct fixture f;
+        struct verifying x;
+        const struct bwi_id other = {90, 2, 0xabcd1234, 0};
+        if (engine)
+            world_open_dirs(&w, NULL, MIB);
+        else
             world_open(&w, 6, 256 * KIB);
-            small(&f, &w, 2);
-            fixture_save_repacked(&f, (uint8_t)codec, foreign ? &other : NULL);
-            verifying_init(&x, &f);
-            verifying_run(&x);
-            if (x.found.count != 2) tell(&x);
-            assert_int_equal(x.found.count, 2);
-            verifying_fini(&x);
-            const struct bwi_key pack = bwi_key_pack("run", false, foreign ? &other : &f.id, 1, 0, w.ctx.writer + 1);
-            struct bwi_group_meta m;
-            fixture_meta(&f, 1, BWI_TIER_REMOTE, &m);
-            fixture_damage(&w, BWI_TIER_REMOTE, pack.s, FIXTURE_FLIP, m.placement.places[0].offset + 5);
-            bwi_group_meta_fini(&m);
-            verifying_init(&x, &f);
-            verifying_run(&x);
-            assert_has(&x, "remote", pack.s, "a", "extent 0");
-            assert_has(&x, "remote", pack.s, "a.tied", "extent 0");
-            assert_int_equal(count(&x, 2, NULL), 2);
-            assert_int_equal(x.v.damaged_objects, 1);
-            assert_int_equal(x.v.bad_count[BWI_TIER_REMOTE], 1);
-            assert_int_equal(x.v.bad_groups[BWI_TIER_REMOTE][0], 1);
-            verifying_fini(&x);
-            fixture_damage(&w, BWI_TIER_REMOTE, pack.s, FIXTURE_FLIP, 100); /* the header, too */
-            verifying_init(&x, &f);
-            verifying_run(&x);
-            assert_true(count(&x, 2, "remote") >= 2);
-            assert_has(&x, "remote", pack.s, NULL, "header");
-            verifying_fini(&x);
-            world_close(&w);
-        }
+        small(&f, &w, 2);
+        fixture_save_repacked(&f, codec, foreign ? &other : NULL);
+        verifying_init(&x, &f);
+        verifying_run(&x);
+        if (x.found.count != 2) tell(&x);
+        assert_int_equal(x.found.count, 2);
+        verifying_fini(&x);
+        const struct bwi_key pack = bwi_key_pack("run", false, foreign ? &other : &f.id, 1, 0, w.ctx.writer + 1);
+        struct bwi_group_meta m;
+        fixture_meta(&f, 1, BWI_TIER_REMOTE, &m);
+        fixture_damage(&w, BWI_TIER_REMOTE, pack.s, FIXTURE_FLIP, m.placement.places[0].offset + 5);
+        bwi_group_meta_fini(&m);
+        verifying_init(&x, &f);
+        verifying_run(&x);
+        assert_has(&x, "remote", pack.s, "a", "extent 0");
+        assert_has(&x, "remote", pack.s, "a.tied", "extent 0");
+        assert_int_equal(count(&x, 2, NULL), 2);
+        assert_int_equal(x.v.damaged_objects, 1);
+        assert_int_equal(x.v.bad_count[BWI_TIER_REMOTE], 1);
+        assert_int_equal(x.v.bad_groups[BWI_TIER_REMOTE][0], 1);
+        verifying_fini(&x);
+        fixture_damage(&w, BWI_TIER_REMOTE, pack.s, FIXTURE_FLIP, 100); /* the header, too */
+        verifying_init(&x, &f);
+        verifying_run(&x);
+        assert_true(count(&x, 2, "remote") >= 2);
+        assert_has(&x, "remote", pack.s, NULL, "header");
+        verifying_fini(&x);
+        world_close(&w);
     }
 }
 
@@ -504,6 +508,70 @@ static void what_cannot_be_read_is_told_but_is_no_damage(void **state) {
     assert_int_equal(bwi_alloc_live(), live);
 }
 
+/* The file, the header, an extent: of a pack that is read piece by piece. */
+static void a_pack_of_another_that_cannot_be_read_is_told_but_is_no_damage(void **state) {
+    (void)state;
+    static const struct {
+        enum bwi_store_verb verb;
+        unsigned nth; /* of its reads */
+        const char *text;
+    } calls[] = {{BWI_STORE_HEAD, 0, "injected failure"},
+                 {BWI_STORE_READ, 0, "injected failure"},
+                 {BWI_STORE_READ, 1, "extent 0: "}};
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        struct world w;
+        struct fixture f;
+        struct verifying x;
+        const struct bwi_id other = {90, 2, 0xabcd1234, 0};
+        world_open(&w, 0, 256 * KIB);
+        small(&f, &w, 1);
+        fixture_save_repacked(&f, BWI_CODEC_RAW, &other);
+        const struct bwi_key pack = bwi_key_pack("run", false, &other, 0, 0, w.ctx.writer + 1);
+        verifying_init(&x, &f);
+        x.v.tiers[BWI_TIER_LOCAL] = false;
+        const uint64_t *reads = &w.ctx.tier[BWI_TIER_REMOTE]->ops[calls[i].verb], base = *reads;
+        bwi_verify_start(&x.v, w.loop, NULL);
+        for (bool armed = false; x.v.task.running; world_turn(&w)) {
+            if (armed || *reads - base < calls[i].nth) continue;
+            bwi_bucket_fail_next(w.bucket[BWI_TIER_REMOTE], calls[i].verb, pack.s, BW_E_IO, false);
+            armed = true;
+        }
+        assert_ok(x.v.task.error.status, &x.v.task.error);
+        assert_has(&x, "remote", pack.s, NULL, calls[i].text);
+        assert_int_equal(count(&x, 2, "remote"), 1);
+        assert_int_equal(x.v.damaged_objects, 0);
+        verifying_fini(&x);
+        world_close(&w);
+    }
+}
+
+static void an_extent_that_does_not_fit_the_memory_budget_is_not_verified(void **state) {
+    (void)state;
+    struct world w;
+    struct fixture f;
+    struct verifying x;
+    struct bw_error err = BW_ERROR_INIT;
+    const struct bwi_id other = {90, 2, 0xabcd1234, 0};
+    struct bwi_arena *little = NULL, *whole;
+    world_open(&w, 0, 256 * KIB);
+    whole = w.arena;
+    small(&f, &w, 1);
+    f.extent_bytes = 8 * KIB;
+    fixture_save_repacked(&f, BWI_CODEC_RAW, &other);
+    assert_ok(bwi_arena_open(4 * KIB, 0, &little, &err), &err);
+    w.ctx.arena = little;
+    verifying_init(&x, &f);
+    x.v.tiers[BWI_TIER_LOCAL] = false;
+    verifying_run(&x);
+    assert_fails(x.v.task.error.status, BW_E_LIMIT, &x.v.task.error, "memory budget: an extent of pack \"");
+    assert_int_equal(count(&x, 0, NULL), 0);
+    assert_int_equal(bwi_arena_used(little), 0);
+    verifying_fini(&x);
+    bwi_arena_close(little);
+    w.ctx.arena = whole;
+    world_close(&w);
+}
+
 static void memory_may_run_out_at_any_allocation(void **state) {
     (void)state;
     struct world w;
@@ -597,6 +665,8 @@ int main(void) {
         cmocka_unit_test(without_a_manifest_the_groups_are_verified_all_the_same),
         cmocka_unit_test(an_uncommitted_checkpoint_is_verified_as_far_as_it_goes),
         cmocka_unit_test(what_cannot_be_read_is_told_but_is_no_damage),
+        cmocka_unit_test(a_pack_of_another_that_cannot_be_read_is_told_but_is_no_damage),
+        cmocka_unit_test(an_extent_that_does_not_fit_the_memory_budget_is_not_verified),
         cmocka_unit_test(memory_may_run_out_at_any_allocation),
         cmocka_unit_test(it_can_be_cancelled_at_any_turn),
         cmocka_unit_test(findings_are_cut_and_stay_on_one_line),
