@@ -32,23 +32,29 @@ static int add(struct objects *o, enum bwi_tier tier, const char *kind, uint32_t
     return bwi_list_add(o->list, &row, err);
 }
 
+/* Damage shows in the rows. Whatever else keeps an object from being read would leave out in silence what it names. */
+static int unread(const struct bw_error *e, struct bw_error *err) {
+    return e->status == 0 || bwi_is_damage(e->status) ? 0 : bwi_error_copy(err, e);
+}
+
 /* Manifest and index, which only the authority has. */
 static int add_whole(struct objects *o, struct bw_error *err) {
     const char *run = o->c->host.ctx.run;
     struct bwi_buf body = {0};
     struct bwi_manifest m = {0};
     struct bwi_key key = bwi_key_manifest(run, &o->id, &o->kept->manifest);
+    struct bw_error e = BW_ERROR_INIT;
     int rc = add(o, BWI_TIER_REMOTE, "manifest", UINT32_MAX, 0, key.s, err);
     if (rc < 0) return rc;
-    bool read = bwi_block_get(&o->c->host, BWI_TIER_REMOTE, key.s, BWI_MANIFEST_BYTES_MAX, &body, NULL) == 0;
-    if (read && bwi_manifest_decode(bwi_buf_span(&body), &m, NULL) == 0) {
+    (void)bwi_block_get(&o->c->host, BWI_TIER_REMOTE, key.s, BWI_MANIFEST_BYTES_MAX, &body, &e);
+    if (e.status == 0 && bwi_manifest_decode(bwi_buf_span(&body), &m, &e) == 0) {
         struct bwi_key index = bwi_key_index(run, &o->id, &m.index.root);
         rc = add(o, BWI_TIER_REMOTE, "index", UINT32_MAX, m.index.bytes, index.s, err);
         o->groups = m.group_count;
     }
     bwi_manifest_fini(&m);
     bwi_buf_fini(&body);
-    return rc;
+    return rc < 0 ? rc : unread(&e, err);
 }
 
 static int add_packs(struct objects *o, enum bwi_tier tier, uint32_t group, const struct bwi_placement *p,
@@ -67,12 +73,15 @@ static int add_group(struct objects *o, enum bwi_tier tier, uint32_t group, stru
     struct bwi_group_meta meta = {0};
     struct bwi_meta_read read = {.ctx = &o->c->host.ctx, .tier = tier, .id = o->id, .group = group, .meta = &meta};
     bwi_meta_read_start(&read, o->c->host.loop, NULL);
-    int rc = bwi_block_on(&o->c->host, &read.task, NULL);
-    if (!meta.summary_ok) {
+    struct bw_error e = BW_ERROR_INIT;
+    (void)bwi_block_on(&o->c->host, &read.task, &e);
+    int rc = unread(&e, err);
+    if (rc < 0 || !meta.summary_ok) {
         /* On the local tier a group may well be missing; in the authority that is worth a row. */
         struct bwi_key key = bwi_key_summary(run, &o->id, group);
         bwi_group_meta_fini(&meta);
-        return rc == BW_E_NOTFOUND && tier == BWI_TIER_LOCAL ? 0 : add(o, tier, "summary", group, 0, key.s, err);
+        const bool absent = e.status == BW_E_NOTFOUND && tier == BWI_TIER_LOCAL;
+        return rc < 0 || absent ? rc : add(o, tier, "summary", group, 0, key.s, err);
     }
     const struct bwi_summary *s = &meta.summary;
     struct bwi_key summary = bwi_key_summary(run, &o->id, group);

@@ -9,6 +9,7 @@
 #include "checkpoint/commit.h"
 #include "checkpoint/decide.h"
 #include "checkpoint/mend.h"
+#include "checkpoint/source.h"
 #include "checkpoint/store_id.h"
 #include "format/manifest.h"
 
@@ -141,8 +142,14 @@ static int keep_found(struct repair *p, const struct bwi_kept *k, struct bwi_fin
     return 0;
 }
 
+/* Nobody can have committed that. Any other failure says nothing about it. */
+static bool never_committed(int status) {
+    return bwi_is_damage(status) || status == BW_E_FOREIGN || status == BW_E_LIMIT;
+}
+
 /* Whatever the sound entry lets be committed, and is complete, is found: the damaged entry may have committed it. Its
- * manifest is what a commit would build. */
+ * manifest is what a commit would build. Where that cannot be found out no era begins: it would be without it for ever.
+ */
 static int add_found(struct repair *p, const struct bwi_entry *e, const struct bwi_id *id, struct bwi_findings *f,
                      struct bw_error *err) {
     struct bwi_commit m = {.ctx = &p->c->host.ctx,
@@ -161,8 +168,9 @@ static int add_found(struct repair *p, const struct bwi_entry *e, const struct b
     struct bw_error me = BW_ERROR_INIT;
     bwi_commit_start(&m, p->c->host.loop, NULL);
     int rc = bwi_block_on(&p->c->host, &m.task, &me);
-    if (rc == BW_E_CANCELLED) {
+    if (rc < 0 && !never_committed(rc)) {
         bwi_commit_fini(&m);
+        (void)bwi_error_wrap(&me, "the damaged entry may have committed it");
         return bwi_error_copy(err, &me);
     }
     if (rc < 0) bwi_findings_add(f, 1, rc, "remote", id, "checkpoint", "", "not taken up: %.360s", me.message);
