@@ -54,31 +54,6 @@ static struct bwi_io_req *pop(struct queue *q) {
     return req;
 }
 
-static int64_t read_all(struct bwi_os *os, const struct bwi_io_req *req) {
-    size_t got = 0;
-    while (got < req->bytes) {
-        int64_t n = os->pread(os, req->fd, (uint8_t *)req->buf + got, req->bytes - got, req->offset + got);
-        if (n < 0) return n;
-        if (n == 0) break;
-        got += (size_t)n;
-    }
-    return (int64_t)got;
-}
-
-static void execute(struct bwi_io *io, struct bwi_io_req *req) {
-    struct bwi_os *os = io->os;
-    if (req->bytes > INT64_MAX) {
-        req->result = -EINVAL;
-        return;
-    }
-    switch (req->kind) {
-    case BWI_IO_READ: req->result = read_all(os, req); break;
-    case BWI_IO_WRITE: req->result = os->pwrite(os, req->fd, req->buf, req->bytes, req->offset); break;
-    case BWI_IO_FSYNC: req->result = os->fsync(os, req->fd); break;
-    case BWI_IO_CALL: req->call(req); break;
-    }
-}
-
 static struct bwi_io_req *pick_locked(struct bwi_io *io) {
     bool call = io->calls.head && io->calls_running < io->calls_max;
     if (call && io->transfers.head) call = io->call_next;
@@ -104,7 +79,7 @@ static void *work(void *arg) {
     while ((req = next_locked(io)) != NULL) {
         bool call = req->kind == BWI_IO_CALL;
         bwi_mutex_unlock(&io->lock);
-        execute(io, req);
+        bwi_io_execute(io->os, req);
         bwi_mutex_lock(&io->lock);
         if (call) {
             io->calls_running--;

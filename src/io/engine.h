@@ -46,4 +46,8 @@ struct bwi_os *bwi_io_os(struct bwi_io *io);
 unsigned bwi_io_in_flight(const struct bwi_io *io);  /* submitted and not yet delivered; loop's thread */
 const char *bwi_io_backend(const struct bwi_io *io); /* "threads" */
 
+/* For engines: carries the request out on this thread and sets its result. A READ goes on until all is there or the
+ * file has ended. */
+void bwi_io_execute(struct bwi_os *os, struct bwi_io_req *req);
+
 #endif

@@ -196,13 +196,20 @@ static int sim_open_read(struct bwi_os *os, int dirfd, const char *path) {
     return i->type == BWI_OS_FILE ? open_inode(process_of(os), i) : -EINVAL;
 }
 
+/* A change: a name that is to be made, and the directory for it. */
+static int find_free(struct bwi_os *os, int dirfd, const char *path, struct disk_inode **ret_dir,
+                     const char **ret_leaf) {
+    int rc = change(os);
+    if (rc == 0) rc = walk_parent(os, dirfd, path, ret_dir, ret_leaf);
+    if (rc != 0) return rc;
+    return disk_lookup(*ret_dir, *ret_leaf) != NULL ? -EEXIST : 0;
+}
+
 static int sim_open_new(struct bwi_os *os, int dirfd, const char *path) {
     struct disk_inode *dir = NULL;
     const char *leaf = NULL;
-    int rc = change(os);
-    if (rc == 0) rc = walk_parent(os, dirfd, path, &dir, &leaf);
+    const int rc = find_free(os, dirfd, path, &dir, &leaf);
     if (rc != 0) return rc;
-    if (disk_lookup(dir, leaf) != NULL) return -EEXIST;
     struct disk_inode *f = disk_inode_new(dir->disk, BWI_OS_FILE);
     f->client = process_of(os)->client;
     const int fd = open_inode(process_of(os), f);
@@ -348,10 +355,8 @@ static int sim_rmdir(struct bwi_os *os, int dirfd, const char *path) {
 static int sim_mkdir(struct bwi_os *os, int dirfd, const char *path) {
     struct disk_inode *dir = NULL;
     const char *leaf = NULL;
-    int rc = change(os);
-    if (rc == 0) rc = walk_parent(os, dirfd, path, &dir, &leaf);
+    const int rc = find_free(os, dirfd, path, &dir, &leaf);
     if (rc != 0) return rc;
-    if (disk_lookup(dir, leaf) != NULL) return -EEXIST;
     struct disk_inode *made = disk_inode_new(dir->disk, BWI_OS_DIR);
     (void)snprintf(made->name, sizeof made->name, "%.31s", leaf);
     disk_set_entry(dir, leaf, made);

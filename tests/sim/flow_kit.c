@@ -2,8 +2,8 @@
 /* See flow_kit.h. */
 #include "flow_kit.h"
 
+#include "disk_tier.h"
 #include "inline_engine.h"
-
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -23,15 +23,7 @@ static int open_io(struct cluster *c, unsigned node, struct bwi_io **ret, struct
     return bwi_io_open(&o, ret, err);
 }
 
-static int open_tier(struct cluster *c, unsigned node, enum bwi_tier tier, struct bwi_loop *loop,
-                     struct bwi_store **ret, struct bw_error *err) {
-    const struct bwi_store_options o = {.loop = loop, .create = true};
-    (void)c;
-    (void)node;
-    return bwi_store_open(tier == BWI_TIER_REMOTE ? "/remote/bw" : "/local/bw", &o, ret, err);
-}
-
-static const struct cluster_stores on_disks = {open_io, open_tier};
+static const struct cluster_stores on_disks = {open_io, disk_tier};
 
 void job_init(struct job *j, uint64_t seed) {
     memset(j, 0, sizeof *j);

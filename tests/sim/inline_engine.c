@@ -57,27 +57,6 @@ uint64_t inline_engine_next_ns(const struct bwi_io *io) {
     return io->in_flight > 0 ? io->waiting[earliest(io)].due_ns : BWI_NEVER;
 }
 
-static int64_t read_all(struct bwi_os *os, const struct bwi_io_req *req) {
-    size_t got = 0;
-    while (got < req->bytes) {
-        int64_t n = os->pread(os, req->fd, (uint8_t *)req->buf + got, req->bytes - got, req->offset + got);
-        if (n < 0) return n;
-        if (n == 0) break;
-        got += (size_t)n;
-    }
-    return (int64_t)got;
-}
-
-static void execute(struct bwi_io *io, struct bwi_io_req *req) {
-    struct bwi_os *os = io->os;
-    switch (req->kind) {
-    case BWI_IO_READ: req->result = read_all(os, req); break;
-    case BWI_IO_WRITE: req->result = os->pwrite(os, req->fd, req->buf, req->bytes, req->offset); break;
-    case BWI_IO_FSYNC: req->result = os->fsync(os, req->fd); break;
-    case BWI_IO_CALL: req->call(req); break;
-    }
-}
-
 unsigned bwi_io_reap(struct bwi_io *io, uint64_t deadline_ns) {
     const unsigned at = earliest(io);
     (void)deadline_ns; /* nothing finishes by itself while somebody waits for it */
@@ -85,7 +64,7 @@ unsigned bwi_io_reap(struct bwi_io *io, uint64_t deadline_ns) {
     struct bwi_io_req *req = io->waiting[at].req;
     io->in_flight--;
     for (unsigned i = at; i < io->in_flight; i++) io->waiting[i] = io->waiting[i + 1];
-    execute(io, req);
+    bwi_io_execute(io->os, req);
     req->done(req);
     return 1;
 }

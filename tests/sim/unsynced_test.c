@@ -4,6 +4,7 @@
  * after it must go on from the same. */
 #include "cluster_job.h"
 #include "disk.h"
+#include "disk_tier.h"
 #include <stdlib.h>
 
 #define SEEDS 12u
@@ -33,15 +34,7 @@ static int open_io(struct cluster *c, unsigned node, struct bwi_io **ret, struct
     return bwi_io_open(&o, ret, err);
 }
 
-static int open_tier(struct cluster *c, unsigned node, enum bwi_tier tier, struct bwi_loop *loop,
-                     struct bwi_store **ret, struct bw_error *err) {
-    const struct bwi_store_options o = {.loop = loop, .create = true};
-    (void)c;
-    (void)node;
-    return bwi_store_open(tier == BWI_TIER_REMOTE ? "/remote/bw" : "/local/bw", &o, ret, err);
-}
-
-static const struct cluster_stores stores = {open_io, open_tier};
+static const struct cluster_stores stores = {open_io, disk_tier};
 
 static void open_site(struct site *s, uint64_t seed) {
     *s = (struct site){0};

@@ -4,12 +4,12 @@
  * that a last launch has to go on from what was promised, read it back bit for bit, save, and leave nothing behind that
  * is not needed. */
 #include "lost.h"
+#include "play.h"
 
 #include "base/text.h"
 #include "base/vec.h"
 #include "test.h"
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define TURNS_MAX 400000u
@@ -18,18 +18,18 @@
 #define LONG_NS   (UINT64_C(30) * 3600 * BWI_NS_PER_S) /* after it temporaries are nobody's any more */
 #define LIMIT_NS  (UINT64_C(24) * 3600 * BWI_NS_PER_S)
 
-struct pool {
-    struct bwi_arena *arenas[ARENA_POOL];
-    unsigned count;
-};
-
 struct run {
     struct lost x; /* first */
+    struct play play;
     unsigned started;
     uint64_t next_start_ns, tools_ns[TOOLS_MAX];
-    unsigned tool_count, turns;
+    unsigned tool_count;
     unsigned last_blows; /* at the start of the launch that runs */
 };
+
+static struct run *run_of(struct play *p) {
+    return bwi_container_of(p, struct run, play);
+}
 
 static void draw(struct run *q) {
     struct lost *x = &q->x;
@@ -82,12 +82,6 @@ static void close_run(struct run *q, struct pool *pool) {
 
 /* --- what happens ---- */
 
-static bool is_busy(const struct system *s, const struct launch_plan *l) {
-    for (unsigned i = 0; i < PARTS_MAX; i++)
-        if (s->parts[i].used && !s->parts[i].dead && trainer_plan(&s->parts[i]) == l) return true;
-    return false;
-}
-
 static bool is_room(const struct system *s, unsigned wanted) {
     unsigned free = 0;
     for (unsigned i = 0; i < PARTS_MAX; i++) free += !s->parts[i].used;
@@ -99,7 +93,7 @@ static bool is_room(const struct system *s, unsigned wanted) {
 static bool maybe_launch(struct run *q) {
     struct system *s = &q->x.s;
     if (q->started == s->launch_count || !is_room(s, 8)) return false;
-    const bool over = q->started == 0 || !is_busy(s, &s->launches[q->started - 1]);
+    const bool over = q->started == 0 || !play_is_busy(s, &s->launches[q->started - 1]);
     if (!over && (q->x.blows == q->last_blows || s->env.now < q->next_start_ns)) return false;
     for (unsigned i = 0; i < PARTS_MAX && !over && system_chance(s, 80); i++)
         if (s->parts[i].used && trainer_plan(&s->parts[i]) != NULL) part_kill(s, &s->parts[i]);
@@ -125,8 +119,9 @@ static bool maybe_tool(struct run *q) {
     return any;
 }
 
-static bool maybe_happen(struct run *q) {
-    struct system *s = &q->x.s;
+static bool happen(struct play *p) {
+    struct run *q = run_of(p);
+    struct system *s = p->s;
     bool any = maybe_launch(q);
     any = maybe_tool(q) || any;
     if (q->x.blow_ns > s->env.now) return any;
@@ -136,8 +131,9 @@ static bool maybe_happen(struct run *q) {
     return true;
 }
 
-static uint64_t next_ns(const struct run *q) {
-    const struct system *s = &q->x.s;
+static uint64_t next_ns(struct play *p) {
+    const struct run *q = run_of(p);
+    const struct system *s = p->s;
     uint64_t next = parts_next_ns(s);
     if (s->quiet) return next;
     if (q->started < s->launch_count && q->x.blows != q->last_blows && q->next_start_ns > s->env.now)
@@ -146,37 +142,15 @@ static uint64_t next_ns(const struct run *q) {
     return q->x.blow_ns < next ? q->x.blow_ns : next;
 }
 
-/* Plays on until done() says so; false: a violation. */
-static bool play(struct run *q, bool (*done)(const struct run *q), uint64_t limit_ns, const char *what) {
-    struct system *s = &q->x.s;
-    const uint64_t end_ns = s->env.now + limit_ns;
-    while (!done(q)) {
-        bool any = !s->quiet && maybe_happen(q);
-        any = parts_turn(s) || any;
-        if (++q->turns > TURNS_MAX) violated(s, "%s does not end: %u turns", what, q->turns);
-        if (s->oracle.violation[0] != '\0') return false;
-        if (any) continue;
-        const uint64_t next = next_ns(q);
-        if (next == BWI_NEVER || next > end_ns) {
-            if (done(q)) break;
-            violated(s, "%s: %s", what, next == BWI_NEVER ? "nothing happens any more" : "takes too long");
-            return false;
-        }
-        if (next > s->env.now) s->env.now = next;
-    }
-    return s->oracle.violation[0] == '\0';
-}
-
-static bool launches_are_over(const struct run *q) {
-    const struct system *s = &q->x.s;
+static bool launches_are_over(struct play *p) {
+    const struct run *q = run_of(p);
+    const struct system *s = p->s;
     if (q->started < s->launch_count) return false;
-    return s->env.now > HORIZON_S * BWI_NS_PER_S || !is_busy(s, &s->launches[s->launch_count - 1]);
+    return s->env.now > HORIZON_S * BWI_NS_PER_S || !play_is_busy(s, &s->launches[s->launch_count - 1]);
 }
 
-static bool nobody_is_left(const struct run *q) {
-    for (unsigned i = 0; i < PARTS_MAX; i++)
-        if (q->x.s.parts[i].used) return false;
-    return true;
+static bool nobody_is_left(struct play *p) {
+    return play_nobody_is_left(p->s);
 }
 
 /* --- the end ---- */
@@ -194,7 +168,7 @@ static bool settle(struct run *q) {
     }
     disk_fail_fsync(q->x.remote, 0);
     s->quiet = true;
-    return play(q, nobody_is_left, LIMIT_NS, "the end of the dead");
+    return play_until(&q->play, nobody_is_left, LIMIT_NS, "the end of the dead");
 }
 
 static bool play_final(struct run *q) {
@@ -206,21 +180,17 @@ static bool play_final(struct run *q) {
     bwi_format(l->launch, sizeof l->launch, "final");
     s->quota = 0;
     for (uint32_t r = 0; r < l->world; r++) assert_non_null(trainer_new(s, l, r));
-    if (!play(q, nobody_is_left, LIMIT_NS, "the last launch")) return false;
-    if (s->final_opened != l->world)
-        violated(s, "only %u of %u ranks of the last launch opened", s->final_opened, l->world);
-    if (s->final_committed != l->world)
-        violated(s, "only %u of %u ranks of the last launch have a commit", s->final_committed, l->world);
-    return s->oracle.violation[0] == '\0';
+    if (!play_until(&q->play, nobody_is_left, LIMIT_NS, "the last launch")) return false;
+    return play_judge_final(s, l);
 }
 
 static bool use_tool(struct run *q, enum tool_kind kind, unsigned node) {
     q->x.grace_ms = 0;
     if (tool_new(&q->x.s, kind, node, 0) == NULL) return true;
-    return play(q, nobody_is_left, LIMIT_NS, "a tool at the end");
+    return play_until(&q->play, nobody_is_left, LIMIT_NS, "a tool at the end");
 }
 
-static bool play_end(struct run *q) {
+static bool play_rest(struct run *q) {
     struct system *s = &q->x.s;
     s->env.now += LONG_NS;
     if (!use_tool(q, TOOL_SWEEP_REMOTE, 0)) return false;
@@ -234,17 +204,17 @@ static bool play_end(struct run *q) {
 
 static bool run(struct soak_run *r, void **state) {
     static struct run q;
-    if (*state == NULL) *state = calloc(1, sizeof(struct pool));
-    struct pool *pool = *state;
+    struct pool *pool = play_pool(state);
     memset(&q, 0, sizeof q);
+    q.play = (struct play){.s = &q.x.s, .happen = happen, .next_ns = next_ns, .turns_max = TURNS_MAX};
     open_run(&q, r, pool);
     struct system *s = &q.x.s;
-    const bool good = play(&q, launches_are_over, 100 * HORIZON_S * BWI_NS_PER_S, "the launches") && settle(&q) &&
-                      play_final(&q) && play_end(&q);
+    const bool good = play_until(&q.play, launches_are_over, 100 * HORIZON_S * BWI_NS_PER_S, "the launches") &&
+                      settle(&q) && play_final(&q) && play_rest(&q);
     system_tell(s, NULL,
                 "%u turns, %" PRIu64 " changes, %" PRIu64 " blows, %u levels told, %" PRIu64 " commits, %" PRIu64
                 " restores compared, %u temporaries left",
-                q.turns, q.x.changes, q.x.blows, q.x.account.levels, s->committed, s->restored, q.x.hidden);
+                q.play.turns, q.x.changes, q.x.blows, q.x.account.levels, s->committed, s->restored, q.x.hidden);
     if (!good) {
         bwi_format(r->message, sizeof r->message, "%s", s->oracle.violation);
         return false;
@@ -253,14 +223,7 @@ static bool run(struct soak_run *r, void **state) {
     return true;
 }
 
-static void end(void *state) {
-    struct pool *pool = state;
-    for (unsigned i = 0; pool != NULL && i < pool->count; i++) bwi_arena_close(pool->arenas[i]);
-    free(pool);
-    assert_int_equal(bwi_alloc_live(), 0);
-}
-
 int main(int argc, char **argv) {
-    const struct soak soak = {.name = "lostwrite", .run = run, .end = end, .run_s_max = 60};
+    const struct soak soak = {.name = "lostwrite", .run = run, .end = play_end, .run_s_max = 60};
     return soak_main(&soak, argc, argv);
 }

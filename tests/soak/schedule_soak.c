@@ -2,14 +2,12 @@
 /* One run: a few launches of a small job and tools beside them, over stores that fail, delay, drop and repeat what they
  * are told, with participants that die or sleep in the middle. Then all is quiet, and a last launch has to go on from
  * the right checkpoint, save, and leave nothing behind that is not needed. */
-#include "soak.h"
-#include "system.h"
+#include "play.h"
 
 #include "base/text.h"
 #include "base/vec.h"
 #include "test.h"
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define RUN         "run"
@@ -18,13 +16,9 @@
 #define TOOLS_MAX   4u
 #define FINAL_LIMIT (UINT64_C(24) * 3600 * BWI_NS_PER_S)
 
-struct pool {
-    struct bwi_arena *arenas[ARENA_POOL];
-    unsigned count;
-};
-
 struct run {
     struct system s;
+    struct play play;
     struct soak_run *r;
     unsigned started;       /* launches */
     uint64_t next_start_ns; /* of the next one, whatever became of the last one */
@@ -33,9 +27,12 @@ struct run {
     uint64_t node_loss_ns;              /* BWI_NEVER: never */
     uint64_t outage_ns, outage_ends_ns; /* of all stores; BWI_NEVER: none */
     struct unruly_model usual;
-    unsigned turns;
     uint64_t final_steps;
 };
+
+static struct run *run_of(struct play *p) {
+    return bwi_container_of(p, struct run, play);
+}
 
 /* --- what is drawn ---- */
 
@@ -122,14 +119,6 @@ static void close_run(struct run *x, struct pool *pool) {
 
 /* --- what happens ---- */
 
-static bool is_busy(const struct system *s, const struct launch_plan *l) {
-    for (unsigned i = 0; i < PARTS_MAX; i++) {
-        const struct part *p = &s->parts[i];
-        if (p->used && !p->dead && trainer_plan(p) == l) return true;
-    }
-    return false;
-}
-
 static void start_launch(struct run *x) {
     struct system *s = &x->s;
     const struct launch_plan *l = &s->launches[x->started++];
@@ -142,7 +131,7 @@ static void start_launch(struct run *x) {
 static bool maybe_launch(struct run *x) {
     struct system *s = &x->s;
     if (x->started == s->launch_count) return false;
-    const bool over = x->started == 0 || !is_busy(s, &s->launches[x->started - 1]);
+    const bool over = x->started == 0 || !play_is_busy(s, &s->launches[x->started - 1]);
     if (!over && s->env.now < x->next_start_ns) return false;
     start_launch(x);
     return true;
@@ -174,7 +163,8 @@ static void maybe_outage(struct run *x) {
     }
 }
 
-static bool maybe_happen(struct run *x) {
+static bool happen(struct play *p) {
+    struct run *x = run_of(p);
     struct system *s = &x->s;
     bool any = maybe_launch(x);
     maybe_outage(x);
@@ -197,7 +187,8 @@ static uint64_t earlier(uint64_t a, uint64_t b) {
     return a < b ? a : b;
 }
 
-static uint64_t next_ns(const struct run *x) {
+static uint64_t next_ns(struct play *p) {
+    const struct run *x = run_of(p);
     const struct system *s = &x->s;
     uint64_t next = earlier(unruly_net_next_ns(s->net), parts_next_ns(s));
     if (s->quiet) return next;
@@ -207,45 +198,26 @@ static uint64_t next_ns(const struct run *x) {
     return earlier(next, x->node_loss_ns);
 }
 
-/* Plays on until done() says so; false: a violation. */
-static bool play(struct run *x, bool (*done)(const struct run *x), uint64_t limit_ns, const char *what) {
-    struct system *s = &x->s;
-    const uint64_t end_ns = s->env.now + limit_ns;
-    while (!done(x)) {
-        bool any = !s->quiet && maybe_happen(x);
-        any = unruly_net_turn(s->net) || any;
-        any = parts_turn(s) || any;
-        if (++x->turns > TURNS_MAX) violated(s, "%s does not end: %u turns", what, x->turns);
-        if (s->oracle.violation[0] != '\0') return false;
-        if (any) continue;
-        const uint64_t next = next_ns(x);
-        if (next == BWI_NEVER || next > end_ns) {
-            if (done(x)) break;
-            violated(s, "%s: %s", what, next == BWI_NEVER ? "nothing happens any more" : "takes too long");
-            return false;
-        }
-        if (next > s->env.now) s->env.now = next;
-    }
-    return s->oracle.violation[0] == '\0';
+static bool deliver(struct play *p) {
+    return unruly_net_turn(p->s->net);
 }
 
-static bool launches_are_over(const struct run *x) {
-    const struct system *s = &x->s;
+static bool launches_are_over(struct play *p) {
+    const struct run *x = run_of(p);
+    const struct system *s = p->s;
     if (s->env.now > HORIZON_S * BWI_NS_PER_S) return true;
     if (x->started < s->launch_count) return false;
     for (unsigned i = 0; i < s->launch_count; i++)
-        if (is_busy(s, &s->launches[i])) return false;
+        if (play_is_busy(s, &s->launches[i])) return false;
     return true;
 }
 
-static bool nobody_is_left(const struct run *x) {
-    for (unsigned i = 0; i < PARTS_MAX; i++)
-        if (x->s.parts[i].used) return false;
-    return unruly_net_next_ns(x->s.net) == BWI_NEVER;
+static bool nobody_is_left(struct play *p) {
+    return play_nobody_is_left(p->s) && unruly_net_next_ns(p->s->net) == BWI_NEVER;
 }
 
-static bool final_launch_is_over(const struct run *x) {
-    return !is_busy(&x->s, &x->s.launches[x->s.launch_count - 1]);
+static bool final_launch_is_over(struct play *p) {
+    return !play_is_busy(p->s, &p->s->launches[p->s->launch_count - 1]);
 }
 
 /* --- the end ---- */
@@ -268,17 +240,13 @@ static bool play_final(struct run *x) {
     x->started++;
     for (uint32_t r = 0; r < l->world; r++)
         if (trainer_new(s, l, r) == NULL) return true; /* more participants than places: nothing to see here */
-    if (!play(x, final_launch_is_over, FINAL_LIMIT, "the last launch")) return false;
-    if (s->final_opened != l->world)
-        violated(s, "only %u of %u ranks of the last launch opened", s->final_opened, l->world);
-    if (s->final_committed != l->world)
-        violated(s, "only %u of %u ranks of the last launch have a commit", s->final_committed, l->world);
-    return s->oracle.violation[0] == '\0';
+    if (!play_until(&x->play, final_launch_is_over, FINAL_LIMIT, "the last launch")) return false;
+    return play_judge_final(s, l);
 }
 
 static bool use_tool(struct run *x, enum tool_kind kind, unsigned node) {
     if (tool_new(&x->s, kind, node, 0) == NULL) return true;
-    return play(x, nobody_is_left, FINAL_LIMIT, "a tool at the end");
+    return play_until(&x->play, nobody_is_left, FINAL_LIMIT, "a tool at the end");
 }
 
 static void check_leftovers(struct system *s, const struct bwi_bucket *b, const char *where) {
@@ -287,9 +255,9 @@ static void check_leftovers(struct system *s, const struct bwi_bucket *b, const 
             violated(s, "left over after all in the %s tier: %s", where, bwi_bucket_key(b, i));
 }
 
-static bool play_end(struct run *x) {
+static bool play_rest(struct run *x) {
     struct system *s = &x->s;
-    if (!play(x, nobody_is_left, FINAL_LIMIT, "the end of all others")) return false;
+    if (!play_until(&x->play, nobody_is_left, FINAL_LIMIT, "the end of all others")) return false;
     if (!use_tool(x, TOOL_SWEEP_REMOTE, 0)) return false;
     for (unsigned node = 0; node < 3; node++)
         if (bwi_bucket_objects(s->local[node]) > 0 && !use_tool(x, TOOL_SWEEP_LOCAL, node)) return false;
@@ -301,17 +269,17 @@ static bool play_end(struct run *x) {
 
 static bool run(struct soak_run *r, void **state) {
     static struct run x;
-    if (*state == NULL) *state = calloc(1, sizeof(struct pool));
-    struct pool *pool = *state;
+    struct pool *pool = play_pool(state);
     memset(&x, 0, sizeof x);
+    x.play = (struct play){.s = &x.s, .happen = happen, .deliver = deliver, .next_ns = next_ns, .turns_max = TURNS_MAX};
     open_run(&x, r, pool);
-    bool good = play(&x, launches_are_over, 100 * HORIZON_S * BWI_NS_PER_S, "the launches");
+    bool good = play_until(&x.play, launches_are_over, 100 * HORIZON_S * BWI_NS_PER_S, "the launches");
     be_quiet(&x.s);
-    good = good && play_final(&x) && play_end(&x);
+    good = good && play_final(&x) && play_rest(&x);
     system_tell(&x.s, NULL,
                 "%u turns, %" PRIu64 " calls, %" PRIu64 " entries, %" PRIu64 " commits told, %" PRIu64
                 " restores compared",
-                x.turns, unruly_net_calls(x.s.net), x.s.oracle.entries, x.s.committed, x.s.restored);
+                x.play.turns, unruly_net_calls(x.s.net), x.s.oracle.entries, x.s.committed, x.s.restored);
     if (!good) {
         bwi_format(r->message, sizeof r->message, "%s", x.s.oracle.violation);
         return false;
@@ -320,14 +288,7 @@ static bool run(struct soak_run *r, void **state) {
     return true;
 }
 
-static void end(void *state) {
-    struct pool *pool = state;
-    for (unsigned i = 0; pool != NULL && i < pool->count; i++) bwi_arena_close(pool->arenas[i]);
-    free(pool);
-    assert_int_equal(bwi_alloc_live(), 0);
-}
-
 int main(int argc, char **argv) {
-    const struct soak soak = {.name = "schedule", .run = run, .end = end, .run_s_max = 60};
+    const struct soak soak = {.name = "schedule", .run = run, .end = play_end, .run_s_max = 60};
     return soak_main(&soak, argc, argv);
 }
