@@ -8,15 +8,15 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MIB        UINT64_C(1048576)
-#define SLICE_MS   1000u /* of the fast clock */
-#define HURRIED_MS 1000u
-#define OPEN_MS    3000u /* of the machine's time: one that was woken waits in vain for so long */
-#define AFTER_HIT  3u    /* slices that a rank goes on waiting when somebody has been hit */
-#define LAUNCH_S   7200  /* so much later is each launch */
-#define TOOL_US    3000
-#define FAST(ms)   ((uint64_t)(ms)*KILL_SPEED)
-#define IO_THREADS 2u
+#define MIB         UINT64_C(1048576)
+#define SLICE_MS    1000u /* of the fast clock */
+#define HURRIED_MS  1000u
+#define PATIENCE_MS 3000u /* of the machine's time: one that was woken waits in vain for so long */
+#define AFTER_HIT   3u    /* slices that a rank goes on waiting when somebody has been hit */
+#define LAUNCH_S    7200  /* so much later is each launch */
+#define TOOL_US     3000
+#define FAST(ms)    ((uint64_t)(ms)*KILL_SPEED)
+#define IO_THREADS  2u
 
 struct rank {
     struct kill_part *part;
@@ -67,6 +67,11 @@ static bool failed(struct rank *x, const char *what) {
 
 /* --- opening ---- */
 
+/* Where somebody may die, or give up for want of time, the others wait for him in vain: no longer than this. */
+static uint64_t patience_ms(const struct kill_launch *l) {
+    return FAST(l->calm || l->no_rank ? KILL_HANG_MS : PATIENCE_MS);
+}
+
 static bool open_rank(struct rank *x) {
     struct bw_options o = BW_OPTIONS_INIT;
     o.flags = BW_ALLOW_SAME_DEVICE | BW_ALLOW_NODE_LOCAL;
@@ -80,8 +85,8 @@ static bool open_rank(struct rank *x) {
     o.memory_budget_bytes = 64 * MIB;
     o.io_threads = IO_THREADS;
     o.io_timeout_ms = FAST(KILL_HANG_MS);
-    o.open_timeout_ms = x->l->hurried ? HURRIED_MS : x->l->calm || x->l->no_rank ? FAST(KILL_HANG_MS) : FAST(OPEN_MS);
-    o.busy_timeout_ms = FAST(KILL_HANG_MS);
+    o.open_timeout_ms = x->l->hurried ? HURRIED_MS : patience_ms(x->l);
+    o.busy_timeout_ms = patience_ms(x->l);
     o.retention.keep_last = x->l->keep_last;
     o.local_quota_bytes = x->l->quota_bytes;
     return bw_checkpointer_open(&o, &x->ck, &x->err) == 0 || failed(x, "open");
