@@ -224,12 +224,104 @@ static void a_repair_calls_no_lie_sound(void **state) {
     hostile_drop(&h);
 }
 
+/* --- checkpoints that refer to others ---- */
+
+/* The object of a step's checkpoint whose key has this in it. */
+static struct forge_object *of_step(const struct forge *f, unsigned step, const char *part) {
+    char at[64];
+    (void)snprintf(at, sizeof at, "/checkpoints/%020u.", step);
+    for (size_t i = 0; i < f->count; i++)
+        if (strstr(f->objects[i].key, at) != NULL && strstr(f->objects[i].key, part) != NULL) return &f->objects[i];
+    must_at(false, part, "there is such an object", __FILE__, __LINE__);
+    return NULL;
+}
+
+/* From now on the summary of a step says that its placement refers to another one's packs. */
+static void refer(const struct forge *f, unsigned from, unsigned to) {
+    enum { ID_AT = 32, ID_BYTES = 20, REF_COUNT_AT = 72, SHA_BYTES = 32 };
+    struct forge_object *o = of_step(f, from, "/groups/");
+    forge_put(o, REF_COUNT_AT, &(uint32_t){1}, 4);
+    forge_splice(o, o->len - SHA_BYTES, 0, of_step(f, to, "/groups/")->bytes + ID_AT, ID_BYTES);
+}
+
+/* The same, of one that is committed: its manifest and the log say so too. */
+static void refer_for_good(const struct forge *f, unsigned from, unsigned to) {
+    char id[64] = "", refs[96];
+    refer(f, from, to);
+    (void)sscanf(strstr(of_step(f, to, "/groups/")->key, "/checkpoints/"), "/checkpoints/%63[^/]", id);
+    (void)snprintf(refs, sizeof refs, "\"refs\":[\"%s\"]", id);
+    must(forge_replace(of_step(f, from, "/manifest."), "\"refs\":[]", refs));
+    for (size_t i = 0; i < f->count; i++) {
+        struct forge_object *o = &f->objects[i];
+        char row[16];
+        (void)snprintf(row, sizeof row, "\"id\":%u,", from - 1); /* in the table of ids of the newest entries */
+        uint8_t *at = strstr(o->key, "/history/") != NULL ? memmem(o->bytes, o->len, row, strlen(row)) : NULL;
+        if (at != NULL) at = memmem(at, o->len - (size_t)(at - o->bytes), "\"refs\":[", 8);
+        if (at != NULL) forge_splice(o, (size_t)(at - o->bytes) + 8, 0, &(char){(char)('0' + to - 1)}, 1);
+    }
+}
+
+static void damage_newest_entry(const struct hostile *h) {
+    const char *path = hostile_path(h, "/history/");
+    FILE *f = fopen(path, "r+");
+    must(f != NULL && fseek(f, 30, SEEK_SET) == 0);
+    const int c = fgetc(f);
+    must(fseek(f, 30, SEEK_SET) == 0 && fputc(c ^ 1, f) == (c ^ 1) && fclose(f) == 0);
+}
+
+static uint64_t live_of(const struct place *p) {
+    struct bw_error err = BW_ERROR_INIT;
+    struct bw_run_info info = {0};
+    struct bw_catalog *c = catalog_of(p);
+    must_ok(bw_catalog_run(c, RUN, &info, &err), &err);
+    bw_catalog_close(c);
+    return info.live;
+}
+
+/* Of three steps the newest was committed by the entry that is damaged now; the first one is lost. */
+static void a_repair_leaves_out_what_refers_to_what_is_gone(void **state) {
+    static const struct {
+        unsigned from;    /* refers to step 1 */
+        const char *gone; /* of step 1 */
+        const char *what;
+    } cases[] = {{3, "/groups/", "not taken up: it refers to 00000000000000000001."},
+                 {3, "/manifest.", "not taken up: it refers to a checkpoint that was retired or is lost"},
+                 {2, "/groups/", "lost: it refers to 00000000000000000001."}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        static struct end e;
+        struct hostile h;
+        struct forge f = {0};
+        hostile_make(&h);
+        hostile_load(&h, &f);
+        if (cases[i].from == 3)
+            refer(&f, 3, 1);
+        else
+            refer_for_good(&f, cases[i].from, 1);
+        forge_mend(&f);
+        of_step(&f, 1, cases[i].gone)->gone = true;
+        hostile_store(&h, &f);
+        forge_fini(&f);
+        damage_newest_entry(&h);
+        hostile_run(&h, "repair " RUN " --remote @remote --memory 64MiB", &e); /* which is dry */
+        must_at(strstr(e.text, cases[i].what) != NULL, e.text, cases[i].what, __FILE__, __LINE__);
+        hostile_run(&h, "repair " RUN " --history --yes --remote @remote --memory 64MiB", &e);
+        must_at(strstr(e.text, cases[i].what) != NULL, e.text, cases[i].what, __FILE__, __LINE__);
+        must_at(strstr(e.text, "era 2 has begun") != NULL, e.text, "it is repaired", __FILE__, __LINE__);
+        hostile_run(&h, VERIFY, &e);
+        must_at(e.code == 0, e.text, "what is left is sound", __FILE__, __LINE__);
+        must_eq(live_of(&h.p), 1);
+        hostile_drop(&h);
+    }
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_lie_behind_hashes_that_are_right_is_refused),
         cmocka_unit_test(a_claim_that_may_be_costs_nothing),
         cmocka_unit_test(a_summary_that_lies_is_mended_from_the_other_tier),
         cmocka_unit_test(a_repair_calls_no_lie_sound),
+        cmocka_unit_test(a_repair_leaves_out_what_refers_to_what_is_gone),
     };
     if (argc != 2) return 2;
     hostile_command = argv[1];
