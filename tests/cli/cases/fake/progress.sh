@@ -7,3 +7,9 @@ bar='^verify  \[#*-*\]  *[0-9]*%  [0-9.]* MiB of 15.0 MiB  [0-9]* of 15  [0-9.]*
 grep -c "$bar" drawn | awk '{ print ($1 > 3 ? "several" : $1) }'
 breakwater verify slow 2>&1 | grep -c '%'
 "$PYTHON" "$TOOLS/pty_run.py" breakwater verify gpt
+first() { grep -o "^$1  \[[-#]*\]  *[0-9]*%  [0-9]* B of [0-9]* B" | head -n 1; }
+"$PYTHON" "$TOOLS/safetensors_make.py" make a.safetensors w:U8:24:1
+"$PYTHON" "$TOOLS/pty_run.py" breakwater diff slow 1000 1200 --tensors b > drawn; first diff < drawn
+"$PYTHON" "$TOOLS/pty_run.py" breakwater export slow --to out --new-dtypes > drawn; first export < drawn
+"$PYTHON" "$TOOLS/pty_run.py" breakwater import --run slow --step 1300 --job j --allow-node-local a.safetensors > drawn
+first import < drawn

@@ -15,3 +15,14 @@ breakwater diff r 2 1 --tensors 's*'
 breakwater diff r 1 2 --json | "$PYTHON" "$TOOLS/json_check.py" diff
 breakwater diff r 1 3; echo "exit $?"
 breakwater diff nothing 1 2; echo "exit $?"
+for side in a b; do
+    mkdir -p $side/blobs/0
+    cp b.safetensors $side/model.safetensors
+    printf same > $side/blobs/0/same
+    printf "of $side" > $side/blobs/0/changed
+    printf "%s" $side > $side/blobs/0/only-$side
+done
+breakwater import --run blobs --step 1 --allow-node-local --with-blobs a
+breakwater import --run blobs --step 2 --job import --allow-node-local --with-blobs b
+breakwater diff blobs 1 2
+breakwater diff blobs 1 2 --json | "$PYTHON" "$TOOLS/json_check.py" diff
