@@ -263,10 +263,10 @@ static enum bwi_step marked_step(struct bwi_task *t) {
     case MARKED_MEND: return mend(m);
     case MARKED_MENDED: return mended(m);
     case MARKED_UNMARK:
-    case MARKED_UNMARKED: return unmark(m); /* a mark that stays is looked at again, that is all */
+    case MARKED_UNMARKED: /* a mark that stays is looked at again, that is all */
     case MARKED_END: break;
     }
-    return end(m);
+    return unmark(m);
 }
 
 void bwi_marked_start(struct bwi_marked *m, struct bwi_loop *loop, struct bwi_task *parent) {

@@ -85,8 +85,6 @@ struct bwi_verify_work {
     bool *bad[BWI_TIERS];
     uint64_t found[BWI_TIERS]; /* severities 2 */
     uint64_t group_count[BWI_TIERS], pack_count[BWI_TIERS], byte_count[BWI_TIERS];
-    struct bwi_buf index; /* what the layouts give */
-    bool index_set;
     size_t first_finding; /* of this verify */
     struct bwi_head_read read;
     struct bwi_head head;

@@ -9,25 +9,21 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static void nothing(struct bwi_store_op *op) {
-    (void)op;
-}
-
 static void release(struct bwi_store_op *op) {
     struct bwi_os *os = bwi_posix_of(op)->os;
     if (op->req.fd >= 0) os->close(os, op->req.fd);
 }
 
+/* WRITE is a transfer: it comes here only when it was refused. */
 static void (*const calls[])(struct bwi_store_op *op) = {
-    [BWI_STORE_CREATE] = bwi_posix_create, [BWI_STORE_GET] = bwi_posix_get,
-    [BWI_STORE_READ] = bwi_posix_read,     [BWI_STORE_RELEASE] = release,
-    [BWI_STORE_HEAD] = bwi_posix_head,     [BWI_STORE_LIST] = bwi_posix_list,
-    [BWI_STORE_DELETE] = bwi_posix_delete, [BWI_STORE_DELETE_PREFIX] = bwi_posix_delete_prefix,
-    [BWI_STORE_BEGIN] = bwi_posix_begin,   [BWI_STORE_WRITE] = nothing, /* never a call unless it was refused */
-    [BWI_STORE_FINISH] = bwi_posix_finish, [BWI_STORE_ABORT] = bwi_posix_abort,
-    [BWI_STORE_SYNC] = bwi_posix_sync,     [BWI_STORE_REPLACE] = bwi_posix_replace,
-    [BWI_STORE_LOCK] = bwi_posix_lock,     [BWI_STORE_UNLOCK] = bwi_posix_unlock,
-    [BWI_STORE_SPACE] = bwi_posix_space,
+    [BWI_STORE_CREATE] = bwi_posix_create,   [BWI_STORE_GET] = bwi_posix_get,
+    [BWI_STORE_READ] = bwi_posix_read,       [BWI_STORE_RELEASE] = release,
+    [BWI_STORE_HEAD] = bwi_posix_head,       [BWI_STORE_LIST] = bwi_posix_list,
+    [BWI_STORE_DELETE] = bwi_posix_delete,   [BWI_STORE_DELETE_PREFIX] = bwi_posix_delete_prefix,
+    [BWI_STORE_BEGIN] = bwi_posix_begin,     [BWI_STORE_FINISH] = bwi_posix_finish,
+    [BWI_STORE_ABORT] = bwi_posix_abort,     [BWI_STORE_SYNC] = bwi_posix_sync,
+    [BWI_STORE_REPLACE] = bwi_posix_replace, [BWI_STORE_LOCK] = bwi_posix_lock,
+    [BWI_STORE_UNLOCK] = bwi_posix_unlock,   [BWI_STORE_SPACE] = bwi_posix_space,
 };
 
 static void run_call(struct bwi_io_req *req) {

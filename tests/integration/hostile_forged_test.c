@@ -224,7 +224,7 @@ static void a_repair_calls_no_lie_sound(void **state) {
     hostile_drop(&h);
 }
 
-/* --- checkpoints that refer to others ---- */
+/* --- lies of several objects, and checkpoints that refer to others ---- */
 
 /* The object of a step's checkpoint whose key has this in it. */
 static struct forge_object *of_step(const struct forge *f, unsigned step, const char *part) {
@@ -233,7 +233,24 @@ static struct forge_object *of_step(const struct forge *f, unsigned step, const 
     for (size_t i = 0; i < f->count; i++)
         if (strstr(f->objects[i].key, at) != NULL && strstr(f->objects[i].key, part) != NULL) return &f->objects[i];
     must_at(false, part, "there is such an object", __FILE__, __LINE__);
-    return NULL;
+    return f->objects;
+}
+
+/* It and the manifest say 192 bytes, and only its head knows better. */
+static void an_index_that_is_longer_than_its_head_says_is_damage(void **state) {
+    (void)state;
+    struct hostile h;
+    struct forge f = {0};
+    hostile_make(&h);
+    hostile_load(&h, &f);
+    struct forge_object *index = of_step(&f, 3, "/index.");
+    must(forge_replace(of_step(&f, 3, "/manifest."), "\"bytes\":191", "\"bytes\":192"));
+    forge_splice(index, index->len, 0, "", 1);
+    forge_mend(&f);
+    hostile_store(&h, &f);
+    forge_fini(&f);
+    hostile_refuses(&h, VERIFY, "/index.", "its head speaks of 191 bytes, the manifest of 192");
+    hostile_drop(&h);
 }
 
 /* From now on the summary of a step says that its placement refers to another one's packs. */
@@ -321,6 +338,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_claim_that_may_be_costs_nothing),
         cmocka_unit_test(a_summary_that_lies_is_mended_from_the_other_tier),
         cmocka_unit_test(a_repair_calls_no_lie_sound),
+        cmocka_unit_test(an_index_that_is_longer_than_its_head_says_is_damage),
         cmocka_unit_test(a_repair_leaves_out_what_refers_to_what_is_gone),
     };
     if (argc != 2) return 2;

@@ -2,7 +2,11 @@
 /* Time and randomness, real and virtual. */
 #include "base/env.h"
 #include "test.h"
+#include <errno.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 static void real_time_moves_on_and_is_never_zero(void **state) {
     (void)state;
@@ -20,6 +24,28 @@ static void the_wall_clock_agrees_with_the_c_library(void **state) {
     struct bwi_env *env = bwi_env_system();
     const int64_t diff = env->unix_ms(env) / 1000 - (int64_t)time(NULL);
     assert_true(diff >= -2 && diff <= 2);
+}
+
+static bool forbidden;
+
+/* In front of the C library's. */
+ssize_t getrandom(void *buf, size_t bytes, unsigned flags) {
+    if (!forbidden) return (ssize_t)syscall(SYS_getrandom, buf, bytes, flags);
+    errno = ENOSYS;
+    return -1;
+}
+
+/* As under a filter that forbids the call: writers and launches must still differ. */
+static void without_getrandom_real_numbers_differ_too(void **state) {
+    (void)state;
+    struct bwi_env *env = bwi_env_system();
+    uint64_t seen[64];
+    forbidden = true;
+    for (size_t i = 0; i < 64; i++) {
+        seen[i] = env->random_u64(env);
+        for (size_t k = 0; k < i; k++) assert_true(seen[k] != seen[i]);
+    }
+    forbidden = false;
 }
 
 static void real_numbers_differ(void **state) {
@@ -63,6 +89,7 @@ int main(void) {
         cmocka_unit_test(real_time_moves_on_and_is_never_zero),
         cmocka_unit_test(the_wall_clock_agrees_with_the_c_library),
         cmocka_unit_test(real_numbers_differ),
+        cmocka_unit_test(without_getrandom_real_numbers_differ_too),
         cmocka_unit_test(virtual_time_stands_still_until_it_is_moved),
         cmocka_unit_test(virtual_numbers_follow_from_the_seed),
     };

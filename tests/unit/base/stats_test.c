@@ -69,6 +69,21 @@ static void an_empty_histogram_gives_zero(void **state) {
     assert_int_equal(h.count, 0);
 }
 
+/* A bucket counts no further than its 32 bits; the values beyond are not lost to the count of all. */
+static void behind_a_full_bucket_the_greatest_value_is_the_answer(void **state) {
+    (void)state;
+    static struct bwi_hist h;
+    memset(&h, 0, sizeof h);
+    bwi_hist_add(&h, 100);
+    bwi_hist_add(&h, 7);
+    const struct bwi_hist one = h;
+    for (int i = 0; i < 33; i++) bwi_hist_merge(&h, &h);
+    assert_true(h.count == UINT64_C(2) << 33);
+    bwi_hist_merge(&h, &one);
+    assert_int_equal(bwi_hist_quantile(&h, 0.1), 7);
+    assert_int_equal(bwi_hist_quantile(&h, 0.9), 100);
+}
+
 static void the_greatest_value_has_a_bucket(void **state) {
     (void)state;
     static struct bwi_hist h;
@@ -114,6 +129,7 @@ int main(void) {
         cmocka_unit_test(few_values_are_exact),
         cmocka_unit_test(an_empty_histogram_gives_zero),
         cmocka_unit_test(the_greatest_value_has_a_bucket),
+        cmocka_unit_test(behind_a_full_bucket_the_greatest_value_is_the_answer),
         cmocka_unit_test(the_sum_stays_at_the_top),
         cmocka_unit_test(merging_is_like_adding_everything_to_one),
     };

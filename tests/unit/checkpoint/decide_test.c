@@ -270,6 +270,34 @@ static void no_answer_by_the_deadline_is_unknown_and_a_clear_refusal_is_not(void
     }
 }
 
+/* The entry exists; but whether it counts only a listing tells, and none comes. */
+static void without_a_listing_behind_it_a_decision_is_unknown(void **state) {
+    (void)state;
+    for (int in_time = 0; in_time < 2; in_time++) {
+        struct log l;
+        struct participant a;
+        log_open(&l);
+        participant_open(&a, &l, 1);
+        bwi_bucket_model(l.bucket)->latency_ns = BWI_NS_PER_MS;
+        struct bwi_decide d = {.deadline_ns = l.env.now + BWI_NS_PER_S};
+        decide_start(&a, &d);
+        while (!d.sent) turn(&a);
+        for (int k = 0; k < (in_time ? 2 : 32); k++)
+            bwi_bucket_fail_next(l.bucket, BWI_STORE_LIST, "history/", BW_E_IO, false);
+        for (unsigned i = 0; d.task.running; i++) {
+            if (i % 2) bwi_task_wake(&d.task); /* without a cause: it asks no sooner for that */
+            turn(&a);
+        }
+        if (in_time) assert_ok(d.task.error.status, &d.task.error);
+        if (!in_time) assert_fails(d.task.error.status, BW_E_UNKNOWN, &d.task.error, "injected failure");
+        assert_int_equal(d.created, in_time);
+        assert_true(has_entry(&l, 1, 2));
+        bwi_decide_fini(&d);
+        participant_close(&a);
+        log_close(&l);
+    }
+}
+
 /* A lost answer and then a clear refusal: the first one may still land, so nobody says that it failed. */
 static void a_refusal_after_a_lost_answer_is_no_clear_one(void **state) {
     (void)state;
@@ -475,6 +503,25 @@ static void an_entry_trimmed_before_it_was_read_is_looked_for_again(void **state
     log_close(&l);
 }
 
+static void when_no_entry_is_sound_the_newest_is_told(void **state) {
+    (void)state;
+    struct log l;
+    struct participant a;
+    struct bwi_head head = {0};
+    log_open(&l);
+    participant_open(&a, &l, 1);
+    for (uint64_t n = 1; n <= 3; n++)
+        assert_true(bwi_bucket_put(l.bucket, bwi_key_entry("run", 1, n).s, bwi_span_str("{}")));
+    struct bwi_head_read r = {.ctx = &a.ctx, .head = &head};
+    bwi_head_read_start(&r, a.loop, NULL);
+    while (r.task.running) turn(&a);
+    assert_fails(r.task.error.status, BW_E_CORRUPT, &r.task.error, "no entry is sound: 000001.00000000000000000003");
+    assert_false(head.found);
+    bwi_head_fini(&head);
+    participant_close(&a);
+    log_close(&l);
+}
+
 static void every_allocation_may_fail(void **state) {
     (void)state;
     bool whole = false;
@@ -508,6 +555,7 @@ int main(void) {
         cmocka_unit_test(the_log_keeps_so_many_entries_and_goes_oldest_first),
         cmocka_unit_test(an_answer_that_is_lost_is_found_out),
         cmocka_unit_test(no_answer_by_the_deadline_is_unknown_and_a_clear_refusal_is_not),
+        cmocka_unit_test(without_a_listing_behind_it_a_decision_is_unknown),
         cmocka_unit_test(a_refusal_after_a_lost_answer_is_no_clear_one),
         cmocka_unit_test(with_nothing_to_decide_the_log_is_synced),
         cmocka_unit_test(in_line_a_deadline_and_a_cancel_count),
@@ -516,6 +564,7 @@ int main(void) {
         cmocka_unit_test(nobody_decides_in_an_archive),
         cmocka_unit_test(a_reader_does_not_believe_a_stray),
         cmocka_unit_test(an_entry_trimmed_before_it_was_read_is_looked_for_again),
+        cmocka_unit_test(when_no_entry_is_sound_the_newest_is_told),
         cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -657,6 +657,19 @@ static void every_rule_survives_running_out_of_memory(void **state) {
 
 /* --- what no caller asks for ---- */
 
+static void a_takeover_by_a_job_that_nobody_superseded_is_none(void **state) {
+    (void)state;
+    struct log l = {0};
+    start(&l, "a");
+    struct bwi_register r = reg(&l, "job", "b");
+    r.mode = BWI_REGISTER_TAKEOVER;
+    r.label = "mine";
+    assert_int_equal(bwi_policy_mode(&l.head, &r), BWI_REGISTER_DEFAULT);
+    assert_ok(try_register(&l, r), &l.err);
+    assert_int_equal(l.head.label_count, 0); /* so it may still be used */
+    fini(&l);
+}
+
 static void a_launch_that_another_jobs_came_before_is_superseded(void **state) {
     (void)state;
     struct log l = {0};
@@ -783,6 +796,7 @@ int main(void) {
         cmocka_unit_test(an_entry_proves_that_a_try_was_aborted_only_above_h),
         cmocka_unit_test(a_launch_is_beaten_by_whoever_registered_since_it_looked),
         cmocka_unit_test(every_rule_survives_running_out_of_memory),
+        cmocka_unit_test(a_takeover_by_a_job_that_nobody_superseded_is_none),
         cmocka_unit_test(a_launch_that_another_jobs_came_before_is_superseded),
         cmocka_unit_test(an_attempt_that_no_history_knows_is_lost),
         cmocka_unit_test(nobody_goes_on_from_what_is_not_newer_or_cannot_be_committed),

@@ -144,11 +144,13 @@ static void what_is_expected_is_compared_strictly(void **state) {
     fixture_save(&f);
     const struct bwi_restore_target t = reader_target(&f, true);
     reader_open(&x, &f, &t);
-    assert_ok(reader_ask(&x, BWI_RESTORE_ALL_TENSORS, NULL, 0), &x.error);
     const uint64_t a[] = {24, 300}, b[] = {1000}, c[] = {1001};
     struct bw_expected e[] = {
         {"s", BW_F64, 0, NULL}, {"a", BW_F32, 2, a}, {"b", BW_I16, 1, b}, {"a.tied", BW_F32, 2, a}};
     struct bw_error err = BW_ERROR_INIT;
+    assert_fails(bwi_restore_compare(x.r, e, 4, 0, &err), BW_E_STATE, &err, "its index has not been read yet");
+    assert_ok(reader_ask(&x, BWI_RESTORE_ALL_TENSORS, NULL, 0), &x.error);
+    err = (struct bw_error)BW_ERROR_INIT;
     assert_ok(bwi_restore_compare(x.r, e, 4, 0, &err), &err);
     assert_ok(bwi_restore_compare(x.r, e, 2, BW_CHECK_SUBSET, &err), &err);
     assert_fails(bwi_restore_compare(x.r, e, 2, 0, &err), BW_E_MISMATCH, &err,
@@ -165,11 +167,18 @@ static void what_is_expected_is_compared_strictly(void **state) {
     err = (struct bw_error)BW_ERROR_INIT;
     assert_fails(bwi_restore_compare(x.r, e, 4, BW_CHECK_SUBSET, &err), BW_E_MISMATCH, &err,
                  "tensor \"bb\": expected I16 [1000], the checkpoint has no such tensor");
-    e[2].name = "a";
+    e[2].dtype = 99;
+    err = (struct bw_error)BW_ERROR_INIT;
+    assert_fails(bwi_restore_compare(x.r, e, 4, 0, &err), BW_E_INVALID, &err, "tensor \"bb\": unknown dtype 99");
+    e[2] = (struct bw_expected){"bb", BW_I16, BW_DIMS_MAX + 1, b};
+    err = (struct bw_error)BW_ERROR_INIT;
+    assert_fails(bwi_restore_compare(x.r, e, 4, 0, &err), BW_E_LIMIT, &err, "tensor \"bb\": 17 dims, the limit is 16");
+    e[2] = (struct bw_expected){"a", BW_I16, 1, b};
     err = (struct bw_error)BW_ERROR_INIT;
     assert_fails(bwi_restore_compare(x.r, e, 4, 0, &err), BW_E_INVALID, &err, "tensor \"a\": is there twice");
     err = (struct bw_error)BW_ERROR_INIT;
     assert_fails(bwi_restore_compare(x.r, e, 2, 6, &err), BW_E_INVALID, &err, "unknown flags 0x6");
+    assert_fails(reader_ask(&x, BWI_RESTORE_TENSOR, NULL, 0), BW_E_INVALID, &x.error, "tensor: name is NULL");
     reader_close(&x);
     world_close(&w);
 }

@@ -195,6 +195,13 @@ static void what_died_less_than_the_grace_ago_stays(void **state) {
     assert_int_equal(s.checkpoints, 0);
     assert_true(any_left(&j, FAR, &S1) && any_left(&j, FAR, &S4) && any_left(&j, FAR, &S5));
     j.w.env.now += 120 * BWI_NS_PER_S;
+    for (uint64_t beyond = UINT64_MAX; beyond >= UINT64_MAX / 2; beyond -= UINT64_MAX / 2) { /* longer than any clock */
+        j.w.ctx.grace_ms = beyond;
+        s = sweep_of(&j, FAR);
+        sweep_ok(&j, &s);
+        assert_int_equal(s.checkpoints, 0);
+    }
+    j.w.ctx.grace_ms = (uint64_t)(2 * HOUR_MS + 60000);
     s = sweep_of(&j, FAR);
     sweep_ok(&j, &s);
     check_swept(&j, FAR);
