@@ -413,6 +413,12 @@ static bool others_may_help(struct bwi_room *r, uint64_t need, uint64_t quota) {
            bwi_policy_evict(w->copies, w->count, r->busy, r->busy_count, need, quota, UINT64_MAX);
 }
 
+/* A disk that has refused a write has as much as was taken from it here, whatever it shows. */
+static uint64_t free_space(const struct bwi_room *r) {
+    const uint64_t shown = r->w->space.op.free_bytes;
+    return r->refused ? bwi_min_u64(shown, add(r->beside_bytes, r->evicted_bytes)) : shown;
+}
+
 static enum bwi_step decide(struct bwi_room *r) {
     struct bwi_room_work *w = r->w;
     if (w->space.op.error.status < 0) return fail(r, &w->space.op.error);
@@ -423,7 +429,7 @@ static enum bwi_step decide(struct bwi_room *r) {
         need = add(r->need_bytes, r->beside_bytes);
         quota = r->quota_bytes == 0 ? 0 : add(r->quota_bytes, r->beside_bytes);
     }
-    r->fits = bwi_policy_evict(w->copies, w->count, r->busy, r->busy_count, need, quota, w->space.op.free_bytes);
+    r->fits = bwi_policy_evict(w->copies, w->count, r->busy, r->busy_count, need, quota, free_space(r));
     bool any = false;
     for (size_t i = 0; i < w->count; i++) any = any || w->copies[i].evict;
     w->at = 0;
@@ -433,6 +439,10 @@ static enum bwi_step decide(struct bwi_room *r) {
         return go(r, ROOM_DECIDE);
     }
     if (!r->fits && others_may_help(r, need, quota)) return go(r, ROOM_OTHERS);
+    if (!r->fits && r->refused) {
+        r->refused = false;
+        return go(r, ROOM_DECIDE);
+    }
     if (!r->fits) (void)bwi_error_copy(&r->task.error, &w->first);
     return go(r, r->evicted > 0 ? ROOM_LAYOUTS : ROOM_END);
 }

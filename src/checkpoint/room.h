@@ -46,6 +46,8 @@ struct bwi_room {
     uint64_t need_bytes, quota_bytes;
     uint64_t beside_bytes; /* what the file system takes beside them: metadata, directories, what blocks leave empty.
                               The disk must have room for it; the quota does not count it */
+    bool refused;          /* the disk has refused a write although it had space to show: a quota of the user, inodes,
+                              others who share it. What it shows now is believed only when nothing more may go */
     /* out */
     bool fits; /* false: it does not, even after evicting all that may go (the task itself has not failed) */
     uint64_t evicted_bytes;

@@ -145,6 +145,7 @@ struct bwi_session {
     struct bwi_save *saves;
     uint64_t highest_step; /* begun */
     bool highest_set;
+    bool local_refused;    /* the local tier was full for a save that had found room there */
     uint64_t room_changes; /* events after which there may be more room: a save ended, the history moved on */
     struct bwi_begun {
         uint64_t step;

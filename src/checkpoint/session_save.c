@@ -124,6 +124,7 @@ static void start_room(struct bwi_save *v) {
                                 .busy_count = bwi_session_busy(s, v->busy, BWI_SAVES_MAX),
                                 .need_bytes = v->plan.stored_bytes + promised(v),
                                 .beside_bytes = beside_packs(&v->plan),
+                                .refused = s->local_refused,
                                 .quota_bytes = s->cfg.local_quota_bytes};
     v->room_seen = s->room_changes;
     bwi_room_start(&v->room, ctx_of(v)->loop, &v->task);
@@ -170,14 +171,21 @@ static enum bwi_step make_room(struct bwi_save *v) {
     return fail(v, &e);
 }
 
+/* What a disk shows as free may be less than it gives: a quota of the user, inodes, others who share it. From
+ * now on this handle makes its room without believing it: else every other save would find out anew. */
+static enum bwi_step fail_write(struct bwi_save *v, struct bw_error *e) {
+    bwi_error_stage(e, BW_STAGE_WRITE);
+    if (e->status == BW_E_NOSPACE) v->session->local_refused = two_tiers(v);
+    return fail(v, e);
+}
+
 static enum bwi_step write_packs(struct bwi_save *v) {
     watch_capture(v);
     if (v->write.task.running) return BWI_STEP_WAIT;
     v->captured = true;
     if (v->write.task.error.status < 0) {
-        bwi_error_stage(&v->write.task.error, BW_STAGE_WRITE);
         v->copy_lost = v->write.gone;
-        return fail(v, &v->write.task.error);
+        return fail_write(v, &v->write.task.error);
     }
     bwi_session_level(v, BW_CAPTURED);
     return go(v, BWI_SAVE_PUBLISH);
@@ -270,10 +278,7 @@ static enum bwi_step publish(struct bwi_save *v) {
         return BWI_STEP_WAIT;
     }
     if (v->publish.task.running) return BWI_STEP_WAIT;
-    if (v->publish.task.error.status < 0) {
-        bwi_error_stage(&v->publish.task.error, BW_STAGE_WRITE);
-        return fail(v, &v->publish.task.error);
-    }
+    if (v->publish.task.error.status < 0) return fail_write(v, &v->publish.task.error);
     return published(v);
 }
 

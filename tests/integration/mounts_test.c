@@ -168,6 +168,39 @@ static void on_a_full_authority_a_save_says_so_and_goes_on_when_there_is_room(vo
     with_mounts(on_full_tmpfs);
 }
 
+/* --- a local tier that shows space and gives none ---- */
+
+/* It runs out of files long before it runs out of bytes. */
+static int on_a_disk_of_few_files(void *arg, unsigned i) {
+    struct place q = *(const struct place *)arg;
+    struct bw_error err = BW_ERROR_INIT;
+    unsigned refused = 0;
+    uint8_t m[5000];
+    (void)i;
+    own_mounts();
+    mount_tmpfs(path_in(q.root, "mem"), 24 * MIB);
+    must_eq(mount("tmpfs", path_in(q.root, "mem"), "tmpfs", MS_REMOUNT, "nr_inodes=40"), 0);
+    (void)snprintf(q.local, sizeof q.local, "%.600s/mem/local", q.root);
+    struct bw_checkpointer *ck = open_alone(&q, "one");
+    for (uint64_t step = 1; step <= 12; step++) {
+        struct bw_save *v = begin_filled(ck, step, m, sizeof m);
+        const int rc = bw_save_wait(v, BW_COMMITTED, WAIT_MS, &err);
+        if (rc < 0) must_be(rc, BW_E_NOSPACE, &err, "no space left on device", "a save", __FILE__, __LINE__);
+        refused += rc < 0;
+        bw_save_release(v);
+        if (rc == 0) check_bytes(&q, UINT64_MAX, sizeof m, step);
+    }
+    must_eq(refused, 1); /* from then on it knows */
+    close_ok(ck);
+    must_be_sound(&q);
+    return 0;
+}
+
+static void a_local_tier_that_runs_out_of_files_fails_one_save_and_then_evicts(void **state) {
+    (void)state;
+    with_mounts(on_a_disk_of_few_files);
+}
+
 /* --- another user on a read-only mount ---- */
 
 static void verbs_that_change_are_refused(const char *remote) {
@@ -290,6 +323,7 @@ int main(void) {
         cmocka_unit_test(on_an_overlay_all_works),
         cmocka_unit_test(a_small_dev_shm_does_not_matter),
         cmocka_unit_test(on_a_full_authority_a_save_says_so_and_goes_on_when_there_is_room),
+        cmocka_unit_test(a_local_tier_that_runs_out_of_files_fails_one_save_and_then_evicts),
         cmocka_unit_test(another_user_reads_and_verifies_from_a_read_only_mount),
         cmocka_unit_test(a_local_tier_of_another_user_is_refused_by_name),
         cmocka_unit_test(an_authority_that_turns_read_only_is_told_and_the_save_goes_on_afterwards),

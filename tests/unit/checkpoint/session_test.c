@@ -419,6 +419,25 @@ static void a_failed_step_that_all_are_past_does_not_fill_the_log(void **unused)
     cluster_fini(&c);
 }
 
+/* A quota of the user, inodes, others who write at the same moment: the disk shows more than it gives. */
+static void a_local_tier_that_has_refused_a_write_is_evicted_from_then_on(void **unused) {
+    (void)unused;
+    struct cluster c;
+    struct bwi_save *v;
+    cluster_init(&c, 22);
+    open_all(&c, 0, &(struct launch){.launch = "a", .world = 1});
+    for (uint64_t step = 1; step <= 3; step++) commit_all(&c, 0, 1, step);
+    const size_t whole = bwi_bucket_objects(c.local[0]);
+    bwi_bucket_fail_next(c.local[0], BWI_STORE_FINISH, NULL, BW_E_NOSPACE, false);
+    save_all(&c, 0, 1, 4, &v);
+    assert_true(cluster_run(&c, ended, v, 60000));
+    assert_int_equal(v->error.status, BW_E_NOSPACE);
+    bwi_session_release(v);
+    for (uint64_t step = 5; step <= 8; step++) commit_all(&c, 0, 1, step);
+    assert_int_equal(bwi_bucket_objects(c.local[0]), whole); /* each took the place of an older one */
+    cluster_fini(&c);
+}
+
 /* Calls to the authority that a failed step costs, with `steps` of them in the log since the last commit. */
 static uint64_t calls_of_a_failed_step(uint64_t steps) {
     struct cluster c;
@@ -507,6 +526,7 @@ int main(void) {
         cmocka_unit_test(retention_retires_and_the_sweep_gives_the_bytes_back),
         cmocka_unit_test(the_local_tier_keeps_to_its_quota),
         cmocka_unit_test(a_failed_step_that_all_are_past_does_not_fill_the_log),
+        cmocka_unit_test(a_local_tier_that_has_refused_a_write_is_evicted_from_then_on),
         cmocka_unit_test(many_failed_steps_cost_no_more_than_few),
         cmocka_unit_test(random_delays_and_lost_answers_change_nothing),
         cmocka_unit_test(random_failures_never_make_a_false_commit),
