@@ -9,3 +9,4 @@ breakwater diff gpt 1000 1200 --json > out.json
 "$PYTHON" "$TOOLS/json_check.py" diff < out.json
 cat out.json
 breakwater diff gpt 1200 1200 --json | grep identical
+breakwater diff gpt 1000 1200 --tensors 'nothing*'; echo "exit $?"

@@ -27,6 +27,8 @@ head '{"a":{"dtype":"F32","shape":[2],"data_offsets":[8,16]}}' 16
 head "{\"a\":$pair,\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[6,10]}}" 10
 head '{"a":{"dtype":"U8","shape":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1],"data_offsets":[0,1]}}' 1
 head '{"__metadata__":{"a":1}}'
+head "{\"\":$pair}" 8
+head "{\"$(printf 'n%.0s' {1..8193})\":$pair}" 8
 printf '\377\377\377\377\377\377\377\177{}' > h; try h
 mkdir d; try d
 cp a.safetensors b.safetensors d

@@ -13,3 +13,5 @@ first() { grep -o "^$1  \[[-#]*\]  *[0-9]*%  [0-9]* B of [0-9]* B" | head -n 1; 
 "$PYTHON" "$TOOLS/pty_run.py" breakwater export slow --to out --new-dtypes > drawn; first export < drawn
 "$PYTHON" "$TOOLS/pty_run.py" breakwater import --run slow --step 1300 --job j --allow-node-local a.safetensors > drawn
 first import < drawn
+"$PYTHON" "$TOOLS/pty_run.py" breakwater repair slow > drawn
+grep -c '^repair  [0-9.]* MiB  [0-9.]* MiB/s$' drawn | awk '{ print ($1 > 0 ? "drawn without a bar" : $1) }'

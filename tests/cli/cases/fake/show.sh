@@ -8,3 +8,4 @@ breakwater show gpt --json | "$PYTHON" "$TOOLS/json_check.py" show
 breakwater show gpt --json --boxes --metadata | "$PYTHON" "$TOOLS/json_check.py" show
 breakwater show gpt 00000000000000001300.1-0a1b2c3d.0 --json | "$PYTHON" "$TOOLS/json_check.py" show
 breakwater show gpt 1000 --json --boxes --metadata | grep -v unix_ms
+breakwater show gpt 1000 --local file:///y | grep '^complete'

@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: Apache-2.0
+# The library says the version, not the command.
+breakwater version
