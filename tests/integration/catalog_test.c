@@ -3,6 +3,7 @@
 #include "job.h"
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define STATE 70000
 
@@ -143,6 +144,79 @@ static void a_drain_says_what_it_copied_what_is_missing_and_what_it_committed(vo
     place_drop(&q.p);
 }
 
+/* --- what has become of a checkpoint ---- */
+
+/* A rank that has a step complete on its node alone. */
+static int rank_that_ends_before_its_drain(void *arg, unsigned rank) {
+    struct place *p = arg;
+    struct bw_options o = options_of(p, "alone", rank, 1);
+    void *m = calloc(1, 24 * MIB);
+    o.drain_bytes_per_s = MIB;
+    struct bw_checkpointer *ck = open_with(&o);
+    struct bw_save *v = begin(ck, 5);
+    add_bytes(v, "w", m, 24 * MIB);
+    start(v);
+    wait_for(v, BW_LOCAL);
+    (void)bw_checkpointer_close(ck, 0, NULL);
+    free(m);
+    return 0;
+}
+
+static struct bw_checkpoint_row row_of(struct bw_catalog *c, uint64_t step) {
+    struct bw_error err = BW_ERROR_INIT;
+    struct bw_list *list = NULL;
+    struct bw_checkpoint_row row, found = {.step = UINT64_MAX};
+    must_ok(bw_catalog_checkpoints(c, RUN, &list, &err), &err);
+    for (size_t i = 0; bw_list_checkpoint(list, i, &row); i++)
+        if (row.step == step) found = row;
+    bw_list_free(list);
+    return found;
+}
+
+static void a_list_tells_how_far_a_checkpoint_has_come(void **state) {
+    (void)state;
+    struct place p;
+    struct bw_error err = BW_ERROR_INIT;
+    struct bw_list *list = NULL;
+    place_make(&p);
+    run_ranks(rank_that_ends_before_its_drain, &p, 1);
+    struct bw_catalog *c = catalog_with_local(&p);
+    struct bw_checkpoint_row row = row_of(c, 5);
+    must(row.state == BW_CKPT_PENDING && row.level == BW_LOCAL && row.groups == 1 && row.groups_local == 1);
+    must_ok(bw_catalog_drain(c, RUN, &list, &err), &err);
+    bw_list_free(list);
+    row = row_of(c, 5);
+    must(row.state == BW_CKPT_LIVE && row.level == BW_COMMITTED && row.groups_remote == 1);
+    /* Of an attempt that this history has not heard of: somebody else may have. */
+    const char *ahead = path_in(p.remote, "runs/" RUN "/checkpoints/%020u.9-0badcafe.0", 6u);
+    must(mkdir(ahead, 0700) == 0 && mkdir(path_in(ahead, "groups"), 0700) == 0);
+    row = row_of(c, 6);
+    must(row.state == BW_CKPT_AHEAD && row.level == 0 && row.groups == 0);
+    bw_catalog_close(c);
+    place_drop(&p);
+}
+
+static void what_a_launch_says_lies_in_its_own_place(void **state) {
+    (void)state;
+    struct place p;
+    struct bw_error err = BW_ERROR_INIT;
+    struct bw_list *list = NULL;
+    struct bw_checkpointer *ck = NULL;
+    place_make(&p);
+    save_steps(&p, 1);
+    struct bw_options o = options_of(&p, "lonely", 0, 2);
+    o.open_timeout_ms = 500;
+    must_fail(bw_checkpointer_open(&o, &ck, &err), BW_E_TIMEOUT, &err, "missing: 1");
+    const char *from = path_in(p.remote, "runs/" RUN "/launches/lonely/refused.json");
+    const char *to = path_in(p.remote, "runs/" RUN "/launches/one/refused.json");
+    must_eq(rename(from, to), 0);
+    struct bw_catalog *c = catalog_of(&p);
+    must_ok(bw_catalog_verify(c, RUN, NULL, 0, &list, &err), &err);
+    must(says(list, to + strlen(p.remote) + 1, BW_E_CORRUPT, "it is the refusal of launch \"lonely\""));
+    bw_catalog_close(c);
+    place_drop(&p);
+}
+
 /* --- readers ---- */
 
 static void a_reader_counts_what_it_read(void **state) {
@@ -167,6 +241,8 @@ int main(void) {
         cmocka_unit_test(a_rollback_names_what_it_cannot_go_back_to),
         cmocka_unit_test(a_prune_names_the_options_that_it_refuses),
         cmocka_unit_test(a_drain_says_what_it_copied_what_is_missing_and_what_it_committed),
+        cmocka_unit_test(a_list_tells_how_far_a_checkpoint_has_come),
+        cmocka_unit_test(what_a_launch_says_lies_in_its_own_place),
         cmocka_unit_test(a_reader_counts_what_it_read),
     };
     return run_cases(tests);

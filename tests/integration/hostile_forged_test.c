@@ -236,6 +236,26 @@ static struct forge_object *of_step(const struct forge *f, unsigned step, const 
     return f->objects;
 }
 
+/* Each entry is sound by itself. */
+static void an_entry_that_follows_another_than_the_one_before_it_is_damage(void **state) {
+    (void)state;
+    struct hostile h;
+    struct forge f = {0};
+    hostile_make(&h);
+    hostile_load(&h, &f);
+    struct forge_object *last = f.objects;
+    for (size_t i = 0; i < f.count; i++)
+        if (strstr(f.objects[i].key, "/history/") != NULL) last = &f.objects[i];
+    char *prev = memmem(last->bytes, last->len, "\"prev\":\"", 8);
+    must(prev != NULL);
+    prev[8] = prev[8] == 'a' ? 'b' : 'a';
+    forge_mend(&f);
+    hostile_store(&h, &f);
+    forge_fini(&f);
+    hostile_refuses(&h, VERIFY, "/history/000001.00000000000000000004", "it does not follow the entry before it");
+    hostile_drop(&h);
+}
+
 /* It and the manifest say 192 bytes, and only its head knows better. */
 static void an_index_that_is_longer_than_its_head_says_is_damage(void **state) {
     (void)state;
@@ -286,6 +306,20 @@ static void damage_newest_entry(const struct hostile *h) {
     must(fseek(f, 30, SEEK_SET) == 0 && fputc(c ^ 1, f) == (c ^ 1) && fclose(f) == 0);
 }
 
+/* Which checkpoints refer to which, by what the run says. */
+static void check_refs(const struct place *p, size_t count) {
+    struct bw_error err = BW_ERROR_INIT;
+    struct bw_list *list = NULL;
+    struct bw_ref_row row;
+    struct bw_catalog *c = catalog_of(p);
+    must_ok(bw_catalog_refs(c, RUN, &list, &err), &err);
+    must_eq(bw_list_count(list), count);
+    for (size_t i = 0; bw_list_ref(list, i, &row); i++)
+        must(strncmp(row.from, "00000000000000000002.", 21) == 0 && strncmp(row.to, "00000000000000000001.", 21) == 0);
+    bw_list_free(list);
+    bw_catalog_close(c);
+}
+
 static uint64_t live_of(const struct place *p) {
     struct bw_error err = BW_ERROR_INIT;
     struct bw_run_info info = {0};
@@ -319,6 +353,7 @@ static void a_repair_leaves_out_what_refers_to_what_is_gone(void **state) {
         of_step(&f, 1, cases[i].gone)->gone = true;
         hostile_store(&h, &f);
         forge_fini(&f);
+        check_refs(&h.p, cases[i].from == 2);
         damage_newest_entry(&h);
         hostile_run(&h, "repair " RUN " --remote @remote --memory 64MiB", &e); /* which is dry */
         must_at(strstr(e.text, cases[i].what) != NULL, e.text, cases[i].what, __FILE__, __LINE__);
@@ -338,6 +373,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_claim_that_may_be_costs_nothing),
         cmocka_unit_test(a_summary_that_lies_is_mended_from_the_other_tier),
         cmocka_unit_test(a_repair_calls_no_lie_sound),
+        cmocka_unit_test(an_entry_that_follows_another_than_the_one_before_it_is_damage),
         cmocka_unit_test(an_index_that_is_longer_than_its_head_says_is_damage),
         cmocka_unit_test(a_repair_leaves_out_what_refers_to_what_is_gone),
     };

@@ -24,6 +24,22 @@ static size_t fail_sync_at; /* 1: the next one; 0: none */
 static int fail_sync_with;
 static bool types_unknown;
 static int fail_readdir_with; /* after the first entry */
+static bool fail_fdopendir;
+static unsigned whole_syncs; /* of file systems */
+
+int syncfs(int fd) {
+    (void)fd;
+    whole_syncs++;
+    return 0;
+}
+
+DIR *fdopendir(int fd) {
+    static DIR *(*real)(int);
+    if (real == NULL) *(void **)&real = dlsym(RTLD_NEXT, "fdopendir");
+    if (!fail_fdopendir) return real(fd);
+    errno = ENOMEM;
+    return NULL;
+}
 
 int fsync(int fd) {
     struct stat st;
@@ -327,6 +343,38 @@ static void only_a_real_directory_is_listed(void **state) {
 
 #define CASE(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
+/* A directory that may be written but not read: whatever cannot be synced by itself is synced with all of its file
+ * system. */
+static void what_is_made_in_a_directory_that_cannot_be_read_is_durable_too(void **state) {
+    (void)state;
+    unsigned whole = 0;
+    for (size_t n = 1; n <= 6; n++) {
+        char path[600];
+        (void)snprintf(path, sizeof path, "%s/made-%zu/below", dir_path, n);
+        whole_syncs = 0;
+        fail_sync_at = n;
+        fail_sync_with = EACCES;
+        const int fd = os->open_root(os, path, true);
+        fail_sync_at = 0;
+        assert_true(fd >= 0);
+        assert_int_equal(access(path, F_OK), 0);
+        (void)close(fd);
+        whole += whole_syncs;
+    }
+    assert_int_equal(whole, 2); /* for each of the two that are made */
+}
+
+static void a_listing_without_memory_leaves_nothing_open(void **state) {
+    (void)state;
+    struct bwi_os_dir *d = NULL;
+    const size_t before = open_descriptors();
+    fail_fdopendir = true;
+    assert_int_equal(os->dir_open(os, AT_FDCWD, dir_path, &d), -ENOMEM);
+    fail_fdopendir = false;
+    assert_null(d);
+    assert_int_equal(open_descriptors(), before);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         CASE(a_missing_chain_is_made_private_whatever_the_umask),
@@ -335,8 +383,10 @@ int main(void) {
         CASE(a_failed_sync_fails_the_opening),
         CASE(a_read_only_place_above_what_is_found_is_no_error),
         CASE(a_root_may_be_a_symbolic_link_or_relative),
+        CASE(what_is_made_in_a_directory_that_cannot_be_read_is_durable_too),
         CASE(a_root_that_cannot_be_is_an_error),
         CASE(no_descriptor_is_left_behind),
+        CASE(a_listing_without_memory_leaves_nothing_open),
         CASE(a_listing_gives_names_and_types),
         CASE(types_that_the_file_system_does_not_tell_are_looked_up),
         CASE(a_listing_that_breaks_off_is_an_error_and_not_the_end),
