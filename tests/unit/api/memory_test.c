@@ -22,14 +22,18 @@ static void fill(uint64_t step) {
 
 /* ---- a job of one rank ---- */
 
-static int open_launch(const char *run, struct bw_checkpointer **ret, struct bw_error *err) {
+static int open_as(const char *run, const char *launch, struct bw_checkpointer **ret, struct bw_error *err) {
     struct bw_options o = BW_OPTIONS_INIT;
-    o.run = run, o.job = "job", o.launch = "launch", o.world = 1;
+    o.run = run, o.job = "job", o.launch = launch, o.world = 1;
     o.remote_url = remote, o.local_url = local;
     o.memory_budget_bytes = UINT64_C(64) << 20;
     o.io_threads = 1;
     o.flags = BW_ALLOW_SAME_DEVICE | BW_ALLOW_NODE_LOCAL;
     return bw_checkpointer_open(&o, ret, err);
+}
+
+static int open_launch(const char *run, struct bw_checkpointer **ret, struct bw_error *err) {
+    return open_as(run, "launch", ret, err);
 }
 
 static int save_step(struct bw_checkpointer *ck, uint64_t step, struct bw_error *err) {
@@ -106,14 +110,18 @@ static int pin(struct bw_catalog *c, struct bw_list **ret, struct bw_error *err)
     return bw_catalog_pin(c, "run", newest, 1, err);
 }
 
-static struct bw_catalog *catalog(void) {
-    struct bw_error err = BW_ERROR_INIT;
+static int open_catalog(struct bw_catalog **ret, struct bw_error *err) {
     struct bw_catalog_options o = BW_CATALOG_OPTIONS_INIT;
-    struct bw_catalog *c = NULL;
     o.remote_url = remote, o.local_url = local;
     o.memory_budget_bytes = UINT64_C(64) << 20;
     o.io_threads = 1;
-    assert_ok(bw_catalog_open(&o, &c, &err), &err);
+    return bw_catalog_open(&o, ret, err);
+}
+
+static struct bw_catalog *catalog(void) {
+    struct bw_error err = BW_ERROR_INIT;
+    struct bw_catalog *c = NULL;
+    assert_ok(open_catalog(&c, &err), &err);
     return c;
 }
 
@@ -159,6 +167,23 @@ static void any_allocation_of_a_catalog_may_fail(void **state) {
     (void)printf("  an allocation failed %u times\n", trials);
 }
 
+static void any_allocation_of_a_catalogs_open_may_fail(void **state) {
+    unsigned long n = 1;
+    (void)state;
+    for (bool reached = true; reached; n++) {
+        struct bw_error err = BW_ERROR_INIT;
+        struct bw_catalog *c = NULL;
+        const long live = bwi_alloc_live();
+        (void)bwi_alloc_fail_at(n);
+        const int rc = open_catalog(&c, &err);
+        reached = bwi_alloc_fail_at(0) >= n;
+        if (rc != 0) assert_fails(rc, BW_E_NOMEM, &err, "memory");
+        bw_catalog_close(c);
+        assert_int_equal(bwi_alloc_live(), live);
+    }
+    assert_true(n > 10);
+}
+
 /* ---- readers ---- */
 
 static bool try_to_read(unsigned long n) {
@@ -188,6 +213,28 @@ static void any_allocation_of_a_reader_may_fail(void **state) {
     (void)state;
     while (try_to_read(n)) n += FULL_OR(1, 5);
     assert_true(n > 50);
+}
+
+/* Of a launch, whose thread goes on meanwhile. */
+static void any_allocation_of_a_resumed_reader_may_fail(void **state) {
+    struct bw_error err = BW_ERROR_INIT;
+    struct bw_checkpointer *ck = NULL;
+    unsigned long n = 1;
+    (void)state;
+    assert_ok(open_as("run", "again", &ck, &err), &err);
+    for (bool reached = true; reached; n++) {
+        struct bw_restore *r = NULL;
+        bw_error_clear(&err);
+        (void)bwi_alloc_fail_at(n);
+        int rc = bw_restore_open(ck, &r, &err);
+        if (rc == 0) rc = read_step(r, STEPS, &err);
+        reached = bwi_alloc_fail_at(0) >= n;
+        bw_restore_close(r);
+        if (rc != 0) assert_fails(rc, BW_E_NOMEM, &err, "memory");
+    }
+    assert_true(n > 20);
+    bw_error_clear(&err);
+    assert_ok(bw_checkpointer_close(ck, WAIT_MS, &err), &err);
 }
 
 /* ---- a launch ---- */
@@ -250,7 +297,9 @@ static int teardown(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_allocation_of_a_catalog_may_fail),
+        cmocka_unit_test(any_allocation_of_a_catalogs_open_may_fail),
         cmocka_unit_test(any_allocation_of_a_reader_may_fail),
+        cmocka_unit_test(any_allocation_of_a_resumed_reader_may_fail),
         cmocka_unit_test(any_allocation_of_a_launch_may_fail),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -637,6 +637,19 @@ static void marks_of_groups_that_are_sound_are_removed(void **state) {
     mending_close(&x);
 }
 
+static void a_mark_that_cannot_be_removed_stays_and_is_told(void **state) {
+    (void)state;
+    struct mending x;
+    mending_open(&x, 0, 2);
+    const struct bwi_key mark = put_mark(&x, 1);
+    bwi_bucket_fail_next(x.w.bucket[BWI_TIER_REMOTE], BWI_STORE_DELETE, mark.s, BW_E_IO, false);
+    mending_run(&x, false);
+    assert_found(&x, 0, 0, 1);
+    assert_has(&x, 2, "remote", mark.s, "the mark stays: ");
+    assert_true(is_there(&x, mark.s));
+    mending_close(&x);
+}
+
 /* ---- tiers that fail ---- */
 
 static void what_cannot_be_read_is_passed_on_and_its_mark_stays(void **state) {
@@ -787,6 +800,7 @@ int main(void) {
         cmocka_unit_test(a_checkpoint_of_which_nothing_is_there_is_lost),
         cmocka_unit_test(a_manifest_that_the_history_does_not_name_is_not_written),
         cmocka_unit_test(marks_of_groups_that_are_sound_are_removed),
+        cmocka_unit_test(a_mark_that_cannot_be_removed_stays_and_is_told),
         cmocka_unit_test(what_cannot_be_read_is_passed_on_and_its_mark_stays),
         cmocka_unit_test(a_write_that_fails_leaves_the_damage_and_says_so),
         cmocka_unit_test(a_manifest_that_cannot_be_read_is_not_touched),

@@ -210,6 +210,23 @@ static void a_damaged_summary_in_the_way_is_named(void **state) {
     world_close(&w);
 }
 
+/* What lies there may be this group's own summary, or another one: nobody has seen it. */
+static void a_summary_in_the_way_that_cannot_be_read_is_no_verdict(void **state) {
+    (void)state;
+    struct world w;
+    struct made m;
+    world_open(&w, 1, 64 * KIB);
+    made_open(&m, &w, FAR, &ID, GROUP, 1);
+    const struct bwi_key key = bwi_key_summary(w.ctx.run, &ID, GROUP);
+    world_put(&w, FAR, key.s, bwi_span("damaged", 7));
+    bwi_bucket_fail_next(w.bucket[FAR], BWI_STORE_GET, key.s, BW_E_IO, false);
+    struct bwi_publish p = made_publish(&m, &w, FAR);
+    run_publish(&w, &p);
+    assert_fails(p.task.error.status, BW_E_IO, &p.task.error, key.s);
+    made_close(&m);
+    world_close(&w);
+}
+
 static void a_lost_answer_is_found_out(void **state) {
     (void)state;
     static const char *const part[] = {"/layouts/", "/content", "/placement", "/groups/"};
@@ -450,6 +467,7 @@ int main(void) {
         cmocka_unit_test(a_summary_that_says_the_same_counts_even_over_a_damaged_content),
         cmocka_unit_test(a_layout_with_other_bytes_is_refused),
         cmocka_unit_test(a_damaged_summary_in_the_way_is_named),
+        cmocka_unit_test(a_summary_in_the_way_that_cannot_be_read_is_no_verdict),
         cmocka_unit_test(a_lost_answer_is_found_out),
         cmocka_unit_test(a_store_that_loses_every_answer_ends_as_unknown),
         cmocka_unit_test(a_refusal_is_clear_unless_an_answer_was_lost_before),

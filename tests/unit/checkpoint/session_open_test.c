@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening a session while others change the run, from inventories that are not what they should be, and without memory.
- * Whole jobs, in memory and virtual time. */
+/* Opening a session while others change the run, from inventories that are not what they should be, and without memory;
+ * and what is brought into the authority then. Whole jobs, in memory and virtual time. */
 #include "checkpoint/decide.h"
 #include "cluster_job.h"
 
@@ -172,6 +172,94 @@ static void what_is_no_inventory_makes_no_rank(void **unused) {
     cluster_fini(&c);
 }
 
+/* --- what is brought over after an open ------------------------------------------------------------------------ */
+
+/* Step 10 is committed; step 20 is complete on both nodes, and nowhere else. Ends the ranks that have seen it. */
+static void crash_before_the_drain(struct cluster *c) {
+    struct bwi_save *v[2];
+    open_all(c, 0, &(struct launch){.launch = "a", .world = 2});
+    commit_all(c, 0, 2, 10);
+    bwi_bucket_model(c->remote)->latency_ns = 3600 * BWI_NS_PER_S;
+    save_all(c, 0, 2, 20, v);
+    for (uint32_t r = 0; r < 2; r++) {
+        wait_level(c, v[r], BW_LOCAL);
+        bwi_session_release(v[r]);
+        cluster_kill(c, r);
+    }
+    bwi_bucket_model(c->remote)->latency_ns = 0;
+}
+
+/* The first object of step 20 on a node whose key has this in it. */
+static struct bwi_key key_on(struct cluster *c, unsigned node, const char *part) {
+    struct bwi_key key = {{0}};
+    for (size_t i = 0; i < bwi_bucket_objects(c->local[node]) && key.s[0] == '\0'; i++) {
+        const char *at = bwi_bucket_key(c->local[node], i);
+        if (strstr(at, "00000000000000000020.") && strstr(at, part)) bwi_format(key.s, sizeof key.s, "%s", at);
+    }
+    assert_true(key.s[0] != '\0');
+    return key;
+}
+
+static struct bwi_buf copy_of(struct bwi_bucket *b, const struct bwi_key *key) {
+    struct bwi_buf copy = {0};
+    struct bwi_span bytes;
+    assert_true(bwi_bucket_get(b, key->s, &bytes));
+    bwi_buf_put(&copy, bytes.ptr, bytes.len);
+    return copy;
+}
+
+static bool settled(struct cluster *c, void *user) {
+    (void)user;
+    const struct bwi_session *s = c->ranks[4].session;
+    return s->head.found && !s->head.entry.from.open;
+}
+
+/* The mark that says so is put again until it is there. */
+static void a_copy_that_is_damaged_is_given_up_even_if_that_cannot_be_said_at_once(void **unused) {
+    (void)unused;
+    struct cluster c;
+    cluster_init(&c, 56);
+    crash_before_the_drain(&c);
+    const struct bwi_key key = key_on(&c, 1, ".safetensors");
+    struct bwi_buf pack = copy_of(c.local[1], &key);
+    pack.ptr[pack.len - 1] ^= 1;
+    assert_true(bwi_bucket_put(c.local[1], key.s, bwi_buf_span(&pack)));
+    bwi_buf_fini(&pack);
+    for (int i = 0; i < 20; i++) bwi_bucket_fail_next(c.remote, BWI_STORE_CREATE, "/failed/", BW_E_IO, false);
+    open_all(&c, 4, &(struct launch){.launch = "b", .world = 2});
+    assert_int_equal(c.ranks[4].session->resume.id.step, 20);
+    assert_true(cluster_run(&c, settled, NULL, 600000));
+    assert_null(bwi_policy_find_live(&c.ranks[4].session->head.entry, 20));
+    for (unsigned i = 4; i < 6; i++) cluster_end(&c, i);
+    open_all(&c, 6, &(struct launch){.launch = "c", .world = 2});
+    check_resumed(&c, 6, 10);
+    check_resumed(&c, 7, 10);
+    cluster_fini(&c);
+}
+
+/* Another rank of its node may have brought it over, and evicted it: that is for the authority to say. */
+static void a_copy_that_has_gone_is_not_given_up(void **unused) {
+    (void)unused;
+    struct cluster c;
+    cluster_init(&c, 57);
+    crash_before_the_drain(&c);
+    const struct bwi_key key = key_on(&c, 1, "/groups/");
+    struct bwi_buf summary = copy_of(c.local[1], &key);
+    for (uint32_t r = 0; r < 2; r++) cluster_start(&c, 4 + r, r, r, &(struct launch){.launch = "b", .world = 2});
+    bwi_bucket_model(c.local[1])->latency_ns = BWI_NS_PER_S;
+    cluster_open(&c, 4, 2);
+    assert_true(bwi_bucket_remove(c.local[1], key.s)); /* while it is asked for */
+    assert_false(cluster_run(&c, settled, NULL, 20000));
+    assert_int_equal(c.ranks[5].over.status, 0);
+    for (unsigned i = 4; i < 6; i++) cluster_end(&c, i);
+    assert_true(bwi_bucket_put(c.local[1], key.s, bwi_buf_span(&summary)));
+    bwi_buf_fini(&summary);
+    bwi_bucket_model(c.local[1])->latency_ns = 0;
+    open_all(&c, 6, &(struct launch){.launch = "c", .world = 2});
+    check_resumed(&c, 7, 20);
+    cluster_fini(&c);
+}
+
 /* --- memory --------------------------------------------------------------------------------------------------- */
 
 /* Of both ranks. Each of them says so, or what the other one said; the next launch opens. */
@@ -211,6 +299,8 @@ int main(void) {
         cmocka_unit_test(a_late_rank_is_told_what_it_goes_on_from_if_not_why),
         cmocka_unit_test(an_inventory_under_another_ranks_name_ends_the_launch),
         cmocka_unit_test(what_is_no_inventory_makes_no_rank),
+        cmocka_unit_test(a_copy_that_is_damaged_is_given_up_even_if_that_cannot_be_said_at_once),
+        cmocka_unit_test(a_copy_that_has_gone_is_not_given_up),
         cmocka_unit_test(any_allocation_of_an_open_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
