@@ -40,6 +40,7 @@ void kill_enter(const struct kill_part *p) {
 static bool is_forgivable(int status) {
     switch (status) {
     case BW_E_TIMEOUT:
+    case BW_E_BUSY:
     case BW_E_UNKNOWN:
     case BW_E_ABORTED:
     case BW_E_CANCELLED:
