@@ -30,6 +30,7 @@ struct bwi_committer {
     struct bwi_commit commit;
     bool started; /* commit is in use */
     bool asked;
+    uint32_t failures; /* since something was decided */
     uint64_t wake_ns;
     struct bwi_backoff backoff;
 };
@@ -123,7 +124,7 @@ static enum bwi_step looked(struct bwi_committer *c) {
     }
     bool decided = status == 0 && m->result != BWI_COMMIT_INCOMPLETE;
     bwi_session_looked(c->s, m);
-    if (status < 0 && status != BW_E_CANCELLED)
+    if (status < 0 && status != BW_E_CANCELLED && bwi_session_tells(++c->failures))
         bwi_session_note(c->s, status, m->id.step, "commit is tried again: %.220s", m->task.error.message);
     struct bwi_head head = m->head;
     struct bwi_id id = m->id;
@@ -141,6 +142,7 @@ static enum bwi_step looked(struct bwi_committer *c) {
     if (uncovered.status < 0) tell_uncovered(c, &id, &uncovered);
     if (head.found) bwi_session_new_head(c->s, &head);
     bwi_backoff_reset(&c->backoff, c->s->ctx);
+    c->failures = 0;
     collect(c);
     return BWI_STEP_AGAIN;
 }

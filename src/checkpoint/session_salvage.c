@@ -18,6 +18,7 @@ struct bwi_salvage {
     uint32_t *groups; /* held here */
     size_t count, at;
     uint64_t retry_ns;
+    uint32_t failures;
     struct bwi_drain drain;
     struct bwi_mark_put mark;
     struct bwi_backoff backoff;
@@ -61,6 +62,7 @@ static enum bwi_step drained(struct bwi_salvage *v) {
         if (!v->drain.was_complete)
             bwi_session_note(v->s, 0, v->id.step, "group %u of step %llu was brought into the authority",
                              v->groups[v->at], (unsigned long long)v->id.step);
+        v->failures = 0;
         v->at++;
         bwi_committer_wake(v->s);
         return BWI_STEP_AGAIN;
@@ -71,7 +73,8 @@ static enum bwi_step drained(struct bwi_salvage *v) {
         v->at++;
         return BWI_STEP_AGAIN;
     }
-    bwi_session_note(v->s, e->status, v->id.step, "salvage is tried again: %.220s", e->message);
+    if (bwi_session_tells(++v->failures))
+        bwi_session_note(v->s, e->status, v->id.step, "salvage is tried again: %.220s", e->message);
     v->retry_ns = bwi_backoff_next(&v->backoff, v->s->ctx, bwi_loop_now_ns(v->task.loop));
     return BWI_STEP_AGAIN;
 }

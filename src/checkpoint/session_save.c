@@ -326,7 +326,8 @@ static enum bwi_step drained(struct bwi_save *v) {
      * this note. */
     v->drain_failures++;
     bwi_format(v->held_up, sizeof v->held_up, "the drain has failed (%u): %.280s", v->drain_failures, e->message);
-    bwi_session_note(v->session, e->status, v->step, "drain failed (%u): %.200s", v->drain_failures, e->message);
+    if (bwi_session_tells(v->drain_failures))
+        bwi_session_note(v->session, e->status, v->step, "drain failed (%u): %.200s", v->drain_failures, e->message);
     v->state = BWI_SAVE_QUEUE;
     return pause_save(v);
 }

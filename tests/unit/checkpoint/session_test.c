@@ -438,6 +438,25 @@ static void a_local_tier_that_has_refused_a_write_is_evicted_from_then_on(void *
     cluster_fini(&c);
 }
 
+/* The queue of events is short, and what else happens is told once. */
+static void a_drain_that_fails_on_and_on_is_told_less_and_less(void **unused) {
+    (void)unused;
+    struct cluster c;
+    struct bwi_save *v;
+    cluster_init(&c, 23);
+    open_all(&c, 0, &(struct launch){.launch = "a", .world = 1});
+    commit_all(&c, 0, 1, 1);
+    const uint64_t notes = c.ranks[0].notes;
+    bwi_bucket_model(c.remote)->capacity_bytes = 1;
+    save_all(&c, 0, 1, 2, &v);
+    cluster_run(&c, never, NULL, 300000);
+    assert_true(v->drain_failures > 20);
+    assert_in_range(c.ranks[0].notes - notes, 4, 12);
+    bwi_bucket_model(c.remote)->capacity_bytes = 0;
+    wait_level(&c, v, BW_COMMITTED);
+    cluster_fini(&c);
+}
+
 /* Calls to the authority that a failed step costs, with `steps` of them in the log since the last commit. */
 static uint64_t calls_of_a_failed_step(uint64_t steps) {
     struct cluster c;
@@ -527,6 +546,7 @@ int main(void) {
         cmocka_unit_test(the_local_tier_keeps_to_its_quota),
         cmocka_unit_test(a_failed_step_that_all_are_past_does_not_fill_the_log),
         cmocka_unit_test(a_local_tier_that_has_refused_a_write_is_evicted_from_then_on),
+        cmocka_unit_test(a_drain_that_fails_on_and_on_is_told_less_and_less),
         cmocka_unit_test(many_failed_steps_cost_no_more_than_few),
         cmocka_unit_test(random_delays_and_lost_answers_change_nothing),
         cmocka_unit_test(random_failures_never_make_a_false_commit),
