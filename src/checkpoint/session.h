@@ -219,8 +219,8 @@ bool bwi_gap_add(struct bwi_gap *g, const struct bwi_entry *e); /* the event of 
 /* Used by the machines among each other. */
 void bwi_session_note(struct bwi_session *s, int status, uint64_t step, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
-/* What is tried on and on is told the 1st, 2nd, 4th, 8th ... time that it fails: the same note again and again would push
- * out of the queue of events what is told only once. */
+/* What is tried on and on is told the 1st, 2nd, 4th, 8th ... time that it fails: the same note again and again would
+ * push out of the queue of events what is told only once. */
 static inline bool bwi_session_tells(uint32_t failures) {
     return (failures & (failures - 1)) == 0;
 }
