@@ -6,9 +6,11 @@
 #include "test.h"
 #include <errno.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #define MIB ((size_t)1 << 20)
@@ -126,11 +128,25 @@ static void the_resident_set_grows_by_what_is_touched(void **state) {
     assert_true(bwi_os_rss_bytes() < touched - 50 * MIB);
 }
 
+static bool nameless;
+
+/* In front of the C library's. */
+int gethostname(char *name, size_t bytes) {
+    struct utsname u;
+    if (nameless || uname(&u) != 0) return -1;
+    (void)snprintf(name, bytes, "%s", u.nodename);
+    return 0;
+}
+
 static void the_host_has_a_name_that_is_cut_to_fit(void **state) {
     (void)state;
     char want[256] = "";
     assert_int_equal(gethostname(want, sizeof want - 1), 0);
     char name[256] = "";
+    nameless = true;
+    bwi_os_hostname(name, sizeof name);
+    assert_string_equal(name, "unknown");
+    nameless = false;
     bwi_os_hostname(name, sizeof name);
     assert_string_equal(name, want[0] != '\0' ? want : "unknown");
     char cut[2] = "z";
