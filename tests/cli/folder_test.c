@@ -180,8 +180,7 @@ static void out_of_memory_the_command_ends_with_a_word(void **state) {
     const pid_t pid = fork();
     if (pid == 0) {
         (void)dup2(ends[1], STDERR_FILENO);
-        (void)cli_calloc(SIZE_MAX / 2, 4);
-        _exit(9);
+        cli_out_of_memory();
     }
     (void)close(ends[1]);
     assert_int_equal(waitpid(pid, &status, 0), pid);
