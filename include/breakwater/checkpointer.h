@@ -128,8 +128,9 @@ struct bw_options {
     uint32_t world;
     /**
      * Optional. URL of the local tier (file:///path, or a plain absolute path); NULL: none. Several ranks
-     * of a node share one. Directories that are missing, parents included, are made with mode 0700, files
-     * with 0600, whatever the umask says: all ranks, and all who are to read, run as one user.
+     * of a node share one; runs of one name in two remote tiers must not. Directories that are missing, parents
+     * included, are made with mode 0700, files with 0600, whatever the umask says: all ranks, and all who are to read,
+     * run as one user.
      */
     const char *local_url;
     /**

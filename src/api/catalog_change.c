@@ -96,6 +96,15 @@ static int sweep(struct bw_catalog *c, enum bwi_tier tier, const struct bw_prune
     return bwi_block_on(&c->host, &s.task, err);
 }
 
+/* The entry that retires needs room itself. Where there is none, what is dead already makes some. */
+static int retire(struct bw_catalog *c, struct retire *r, struct bwi_findings *f, struct bw_error *err) {
+    int rc = decide(c, retire_next, r, NULL, err);
+    if (rc != BW_E_NOSPACE) return rc;
+    bw_error_clear(err);
+    rc = sweep(c, BWI_TIER_REMOTE, r->o, f, err);
+    return rc < 0 ? rc : decide(c, retire_next, r, NULL, err);
+}
+
 static int check_prune(const struct bw_prune_options *o, struct bw_error *err) {
     if (!o) return bwi_error_set(err, BW_E_INVALID, "options is null");
     if (o->struct_size != sizeof *o)
@@ -114,10 +123,10 @@ static int prune(struct bw_catalog *c, const struct bwi_catalog_args *a, struct 
     struct bwi_head head = {0};
     int rc = bwi_catalog_head(c, &head, err); /* identities too */
     bwi_head_fini(&head);
-    if (rc == 0) rc = o->dry_run ? retire_dry(c, &r, err) : decide(c, retire_next, &r, NULL, err);
+    c->host.ctx.grace_ms = o->grace_ms == UINT64_MAX ? GRACE_DEFAULT_MS : o->grace_ms;
+    if (rc == 0) rc = o->dry_run ? retire_dry(c, &r, err) : retire(c, &r, &f, err);
     for (size_t i = 0; rc == 0 && i < r.count; i++)
         bwi_findings_add(&f, 0, 0, "remote", &r.ids[i], "retire", "", o->dry_run ? "would be retired" : "retired");
-    c->host.ctx.grace_ms = o->grace_ms == UINT64_MAX ? GRACE_DEFAULT_MS : o->grace_ms;
     if (rc == 0) rc = sweep(c, BWI_TIER_REMOTE, o, &f, err);
     if (rc == 0 && bwi_catalog_has(c, BWI_TIER_LOCAL)) rc = sweep(c, BWI_TIER_LOCAL, o, &f, err);
     bwi_free(r.ids);

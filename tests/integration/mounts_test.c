@@ -115,8 +115,8 @@ static void leave_free(int ballast, uint64_t bytes) {
     if (free_bytes > bytes) must_eq(posix_fallocate(ballast, 0, (off_t)(free_bytes - bytes)), 0);
 }
 
-static void keep_the_newest(const struct place *p) {
-    struct bw_prune_options o = {.struct_size = sizeof o, .retention.keep_last = 1};
+static void keep_last(const struct place *p, uint32_t count, uint64_t grace_ms) {
+    struct bw_prune_options o = {.struct_size = sizeof o, .retention.keep_last = count, .grace_ms = grace_ms};
     struct bw_error err = BW_ERROR_INIT;
     struct bw_list *list = NULL;
     struct bw_catalog *c = catalog_of(p);
@@ -154,7 +154,7 @@ static int on_full_tmpfs(void *arg, unsigned i) {
     for (uint64_t room = 0; room < 3 * MIB; room += room < 28000 ? 4096 : 700000) {
         refused += save_with_room(ck, ++step, ballast, room, m);
         check_bytes(&q, UINT64_MAX, STATE, step);
-        if (step % 3 == 0) keep_the_newest(&q);
+        if (step % 3 == 0) keep_last(&q, 1, 0);
     }
     must(refused > 3 && refused < step);
     close_ok(ck);
@@ -166,6 +166,34 @@ static int on_full_tmpfs(void *arg, unsigned i) {
 static void on_a_full_authority_a_save_says_so_and_goes_on_when_there_is_room(void **state) {
     (void)state;
     with_mounts(on_full_tmpfs);
+}
+
+/* What it retires is an entry more, and that is what does not fit. */
+static int prune_on_full_tmpfs(void *arg, unsigned i) {
+    struct place q = *(const struct place *)arg;
+    struct statvfs fs;
+    (void)i;
+    own_mounts();
+    mount_tmpfs(path_in(q.root, "mem"), 24 * MIB);
+    (void)snprintf(q.remote, sizeof q.remote, "%.600s/mem/remote", q.root);
+    const int ballast = open(path_in(q.root, "mem/ballast"), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    must(ballast >= 0);
+    struct bw_checkpointer *ck = open_alone(&q, "one");
+    for (uint64_t step = 1; step <= 6; step++) save_filled(ck, step, STATE);
+    close_ok(ck);
+    keep_last(&q, 3, UINT64_MAX); /* steps 1 to 3 are dead, and stay for the grace */
+    leave_free(ballast, 0);
+    keep_last(&q, 1, 0);
+    must_eq(fstatvfs(ballast, &fs), 0);
+    must((uint64_t)fs.f_bavail * fs.f_frsize >= 5 * STATE);
+    check_bytes(&q, UINT64_MAX, STATE, 6);
+    must_be_sound(&q);
+    return 0;
+}
+
+static void a_full_authority_is_pruned_all_the_same(void **state) {
+    (void)state;
+    with_mounts(prune_on_full_tmpfs);
 }
 
 /* --- a local tier that shows space and gives none ---- */
@@ -323,6 +351,7 @@ int main(void) {
         cmocka_unit_test(on_an_overlay_all_works),
         cmocka_unit_test(a_small_dev_shm_does_not_matter),
         cmocka_unit_test(on_a_full_authority_a_save_says_so_and_goes_on_when_there_is_room),
+        cmocka_unit_test(a_full_authority_is_pruned_all_the_same),
         cmocka_unit_test(a_local_tier_that_runs_out_of_files_fails_one_save_and_then_evicts),
         cmocka_unit_test(another_user_reads_and_verifies_from_a_read_only_mount),
         cmocka_unit_test(a_local_tier_of_another_user_is_refused_by_name),
