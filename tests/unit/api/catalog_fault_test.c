@@ -7,6 +7,7 @@
 #include "sanitized.h"
 #include "test.h"
 #include <breakwater/breakwater.h>
+#include <glob.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -329,6 +330,27 @@ static void any_store_call_of_a_repair_may_fail_and_the_next_one_ends_it(void **
     end();
 }
 
+/* The newest step's manifest is damaged as well as the entry that committed it: somebody has to take it away. */
+static void a_repair_in_whose_way_something_lies_names_it(void **state) {
+    struct bw_error err = BW_ERROR_INIT;
+    struct bw_list *list = NULL;
+    char pattern[900];
+    glob_t found;
+    (void)state;
+    begin();
+    flip(entry_path(1, STEPS + 1));
+    (void)snprintf(pattern, sizeof pattern, "%s/runs/run/checkpoints/%020u.*/manifest.*", remote, STEPS);
+    assert_int_equal(glob(pattern, 0, NULL, &found), 0);
+    flip(found.gl_pathv[0]);
+    assert_fails(repair(&list, &err), BW_E_EXISTS, &err, found.gl_pathv[0] + strlen(remote) + 1);
+    assert_non_null(strstr(err.message, "the damaged entry may have committed it"));
+    assert_int_equal(unlink(found.gl_pathv[0]), 0);
+    globfree(&found);
+    another_repair();
+    the_job_goes_on();
+    end();
+}
+
 /* --- others, in between ---- */
 
 /* Before the era is ended, before the head is read again, and before the first entry of the next one is made. */
@@ -361,6 +383,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_store_call_of_a_verb_may_fail),
         cmocka_unit_test(any_store_call_of_a_repair_may_fail_and_the_next_one_ends_it),
+        cmocka_unit_test(a_repair_in_whose_way_something_lies_names_it),
         cmocka_unit_test(of_two_repairs_at_once_one_begins_the_era),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
