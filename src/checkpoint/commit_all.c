@@ -7,9 +7,13 @@
 #include "base/vec.h"
 #include "checkpoint/history_head.h"
 #include "checkpoint/names.h"
+#include "checkpoint/source.h"
 #include <stdlib.h>
 
-enum commit_all_state { ALL_HEAD, ALL_LIST, ALL_LISTED, ALL_PICK, ALL_GROUPS, ALL_LOOKED, ALL_END };
+/* A look that fails says nothing, and a commit of a later one would end that step: so it is tried again first. */
+#define TRIES 4u
+
+enum commit_all_state { ALL_HEAD, ALL_LIST, ALL_LISTED, ALL_PICK, ALL_GROUPS, ALL_LOOKED, ALL_PAUSE, ALL_END };
 
 struct bwi_commit_all_work {
     struct bwi_head head;
@@ -20,7 +24,10 @@ struct bwi_commit_all_work {
     /* of this round */
     struct bwi_id *ids; /* lowest first */
     size_t count, at;
-    bool incomplete; /* one of those before `at` is */
+    bool incomplete;   /* one of those before `at` is */
+    unsigned failures; /* of looks at this one */
+    uint64_t retry_ns;
+    struct bwi_backoff backoff;
     struct bwi_findings findings;
     /* of all rounds */
     struct bwi_id *complete; /* were seen to be */
@@ -135,6 +142,12 @@ static enum bwi_step look(struct bwi_commit_all *a) {
     return wait_in(a, ALL_LOOKED);
 }
 
+static enum bwi_step next(struct bwi_commit_all *a) {
+    a->w->at++;
+    a->w->failures = 0;
+    return go(a, ALL_PICK);
+}
+
 /* Where only marks lie in the authority, nobody need have begun that try: an abort would open the next one, which
  * whoever is past that step would refuse by a mark, and so on each time. */
 static enum bwi_step grouped(struct bwi_commit_all *a) {
@@ -144,8 +157,7 @@ static enum bwi_step grouped(struct bwi_commit_all *a) {
     if (op->names.len > 0) return look(a);
     bwi_findings_add(&w->findings, 1, 0, "remote", current(a), "commit", "", "no group of it is in the authority");
     w->incomplete = true;
-    w->at++;
-    return go(a, ALL_PICK);
+    return next(a);
 }
 
 static void tell(struct bwi_findings *f, const struct bwi_commit *m) {
@@ -175,18 +187,41 @@ static bool remember(struct bwi_commit_all *a) {
     return ok;
 }
 
+static void end_look(struct bwi_commit_all_work *w) {
+    bwi_commit_fini(&w->commit);
+    w->looking = false;
+}
+
+/* What is damaged stays so. */
+static bool is_to_be_tried_again(struct bwi_commit_all *a) {
+    struct bwi_commit_all_work *w = a->w;
+    const int status = w->commit.task.error.status;
+    if (status == 0 || bwi_is_damage(status) || ++w->failures >= TRIES) return false;
+    if (w->failures == 1) bwi_backoff_reset(&w->backoff, a->ctx);
+    w->retry_ns = bwi_backoff_next(&w->backoff, a->ctx, bwi_loop_now_ns(a->task.loop));
+    return true;
+}
+
+static enum bwi_step pause(struct bwi_commit_all *a) {
+    if (bwi_loop_now_ns(a->task.loop) >= a->w->retry_ns) return go(a, ALL_PICK);
+    bwi_task_wake_at(&a->task, a->w->retry_ns);
+    return BWI_STEP_WAIT;
+}
+
 static enum bwi_step looked(struct bwi_commit_all *a) {
     struct bwi_commit_all_work *w = a->w;
     const struct bwi_commit *m = &w->commit;
+    if (is_to_be_tried_again(a)) {
+        end_look(w);
+        return go(a, ALL_PAUSE);
+    }
     const bool decided = m->task.error.status == 0 && m->result != BWI_COMMIT_INCOMPLETE;
     const bool again = m->task.error.status == 0 && !decided && m->look_only && m->missing == 0;
     tell(decided ? a->findings : &w->findings, m);
     w->incomplete |= !decided;
-    bwi_commit_fini(&w->commit);
-    w->looking = false;
+    end_look(w);
     if (again) return go(a, remember(a) ? ALL_HEAD : ALL_END);
-    w->at++;
-    return go(a, ALL_PICK);
+    return next(a);
 }
 
 /* --- the machine --------------------------------------------------------------------------------------------- */
@@ -221,6 +256,7 @@ static enum bwi_step commit_all_step(struct bwi_task *t) {
     case ALL_PICK: return pick(a);
     case ALL_GROUPS: return grouped(a);
     case ALL_LOOKED: return looked(a);
+    case ALL_PAUSE: return pause(a);
     case ALL_END: break;
     }
     return finish(a);

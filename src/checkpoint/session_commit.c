@@ -7,10 +7,14 @@
 #include "base/error.h"
 #include "base/vec.h"
 #include "checkpoint/session_private.h"
+#include "checkpoint/source.h"
 
 /* A decision that the store does not take is told after so long, and tried again: a create that had no answer and an
  * entry that is created anew can only both be refused or one of them be there. */
 #define COMMIT_PATIENCE_NS (30 * BWI_NS_PER_S)
+/* So many failures in a row hold the later steps up: a commit of one of them would end the step that could not be
+ * decided, complete as it may be. */
+#define HOLDING_FAILURES 8u
 
 enum committer_state { COMMITTER_SLEEP, COMMITTER_PICK, COMMITTER_LOOK };
 
@@ -108,6 +112,11 @@ static void tell_uncovered(struct bwi_committer *c, const struct bwi_id *id, con
         if (bwi_id_eq(&v->id, id) && v->state != BWI_SAVE_ENDED) bwi_save_outcome(v, false, e->status, e->message);
 }
 
+/* What is damaged stays so; every other failure may be over the next time. */
+static bool holds_up(const struct bwi_committer *c, int status) {
+    return status < 0 && !bwi_is_damage(status) && c->failures < HOLDING_FAILURES;
+}
+
 /* Told to the session by the head that the decision has brought; where that says nothing, the follower looks. */
 static enum bwi_step looked(struct bwi_committer *c) {
     struct bwi_commit *m = &c->commit;
@@ -137,7 +146,7 @@ static enum bwi_step looked(struct bwi_committer *c) {
     c->state = COMMITTER_PICK;
     if (!decided) {
         bwi_head_fini(&head);
-        return BWI_STEP_AGAIN;
+        return holds_up(c, status) ? sleep_on(c) : BWI_STEP_AGAIN;
     }
     if (uncovered.status < 0) tell_uncovered(c, &id, &uncovered);
     if (head.found) bwi_session_new_head(c->s, &head);

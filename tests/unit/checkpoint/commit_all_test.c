@@ -151,6 +151,44 @@ static void what_becomes_complete_meanwhile_is_not_passed_over(void **state) {
     }
 }
 
+/* Only then the later one goes first. */
+static void a_look_that_fails_is_tried_again(void **state) {
+    (void)state;
+    for (int failures = 7; failures <= 8; failures++) { /* in two rounds */
+        struct job j;
+        struct bwi_findings f = {0};
+        begin(&j);
+        put_last(&j, SEVEN);
+        const struct bwi_key summary = bwi_key_summary("run", &j.id, 1);
+        put_last(&j, EIGHT);
+        for (int i = 0; i < failures; i++) bwi_bucket_fail_next(j.bucket, BWI_STORE_GET, summary.s, BW_E_IO, false);
+        assert_ok(commit_all(&j, &f), &j.err);
+        assert_int_equal(f.count, 2);
+        assert_true(is_live(&j, EIGHT));
+        assert_int_equal(is_live(&j, SEVEN), failures == 7);
+        bwi_findings_fini(&f);
+        job_fini(&j);
+    }
+}
+
+/* What is damaged stays so. */
+static void a_damaged_one_is_told_and_does_not_hold_up_a_later_one(void **state) {
+    (void)state;
+    struct job j;
+    struct bwi_findings f = {0};
+    begin(&j);
+    put_last(&j, SEVEN);
+    assert_true(bwi_bucket_put(j.bucket, bwi_key_summary("run", &j.id, 1).s, bwi_span("damaged", 7)));
+    put_last(&j, EIGHT);
+    assert_ok(commit_all(&j, &f), &j.err);
+    assert_int_equal(f.count, 2);
+    assert_finding(&f, 0, EIGHT, 0, "committed");
+    assert_int_equal(f.list[1].severity, 2);
+    assert_int_equal(f.list[1].status, BW_E_CORRUPT);
+    bwi_findings_fini(&f);
+    job_fini(&j);
+}
+
 static void every_operation_may_fail_and_the_next_pass_commits(void **state) {
     (void)state;
     static const enum bwi_store_verb verbs[] = {BWI_STORE_LIST, BWI_STORE_GET, BWI_STORE_CREATE, BWI_STORE_SYNC};
@@ -228,6 +266,8 @@ int main(void) {
         cmocka_unit_test(an_incomplete_one_does_not_hold_up_a_later_one),
         cmocka_unit_test(one_of_which_only_marks_are_there_is_left_alone),
         cmocka_unit_test(what_becomes_complete_meanwhile_is_not_passed_over),
+        cmocka_unit_test(a_look_that_fails_is_tried_again),
+        cmocka_unit_test(a_damaged_one_is_told_and_does_not_hold_up_a_later_one),
         cmocka_unit_test(every_operation_may_fail_and_the_next_pass_commits),
         cmocka_unit_test(memory_may_run_out_at_any_allocation),
         cmocka_unit_test(it_can_be_cancelled_at_any_call),

@@ -465,6 +465,37 @@ static void a_later_step_does_not_overtake_a_complete_one(void **unused) {
     cluster_fini(&c);
 }
 
+/* That a complete one cannot be read for a while says nothing about it; only after that the later ones go on. */
+static void a_step_that_cannot_be_decided_for_a_while_is_not_passed_over(void **unused) {
+    (void)unused;
+    for (unsigned for_ever = 0; for_ever < 2; for_ever++) {
+        struct cluster c;
+        struct bwi_save *a[2], *b[2];
+        cluster_init(&c, 83);
+        bwi_bucket_model(c.remote)->latency_ns = BWI_NS_PER_MS;
+        open_all(&c, 0, &(struct launch){.launch = "a", .world = 2});
+        save_all(&c, 0, 1, 10, &a[0]);
+        save_all(&c, 0, 1, 20, &b[0]);
+        struct bwi_save *mine[2] = {a[0], b[0]};
+        assert_true(cluster_run(&c, both_pending, mine, 60000));
+        cluster_kill(&c, 0);
+        save_all(&c, 1, 1, 10, &a[1]);
+        save_all(&c, 1, 1, 20, &b[1]);
+        struct bwi_save *theirs[2] = {a[1], b[1]};
+        assert_true(cluster_run(&c, both_pending, theirs, 60000));
+        const struct bwi_key summary = bwi_key_summary("run", &a[0]->id, 1);
+        for (int i = 0; i < (for_ever ? 30 : 6); i++)
+            bwi_bucket_fail_next(c.remote, BWI_STORE_GET, summary.s, BW_E_IO, false);
+        c.ranks[0].stopped = false;
+        for (unsigned r = 0; r < 2; r++) {
+            wait_ended(&c, a[r]);
+            wait_committed(&c, b[r]);
+            assert_int_equal(a[r]->error.status, for_ever ? BW_E_ABORTED : 0);
+        }
+        cluster_fini(&c);
+    }
+}
+
 struct listing {
     struct rank *r;
     uint64_t more_than;
@@ -792,6 +823,7 @@ int main(void) {
         cmocka_unit_test(what_the_history_said_is_never_taken_back),
         cmocka_unit_test(damage_behind_what_is_known_ends_no_attempt),
         cmocka_unit_test(a_later_step_does_not_overtake_a_complete_one),
+        cmocka_unit_test(a_step_that_cannot_be_decided_for_a_while_is_not_passed_over),
         cmocka_unit_test(who_is_woken_while_looking_looks_again_at_once),
         cmocka_unit_test(a_step_whose_failure_could_not_be_told_is_saved_again),
         cmocka_unit_test(a_failure_is_told_as_soon_as_it_can_be),
