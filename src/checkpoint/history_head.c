@@ -89,14 +89,26 @@ static enum bwi_step fail(struct bwi_head_read *r, const struct bw_error *e) {
     return end(r);
 }
 
-/* Lists what is newer than `than`; NULL: all. */
-static enum bwi_step list(struct bwi_head_read *r, const struct bwi_entry *than, enum head_state then) {
+/* What is known and sound: only what came behind it is of interest. */
+static const struct bwi_entry *known_entry(const struct bwi_head_read *r) {
+    const struct bwi_head *k = r->known;
+    return k && k->found && !k->damaged ? &k->entry : NULL;
+}
+
+/* Lists what is newer than entry (era, n). */
+static enum bwi_step list(struct bwi_head_read *r, uint32_t era, uint64_t n, enum head_state then) {
     char after[64];
     struct bwi_key prefix = bwi_key_history(r->ctx->run);
-    if (than) bwi_format(after, sizeof after, "%06u.%020llu.json", than->era, (unsigned long long)than->n);
+    bwi_format(after, sizeof after, "%06u.%020llu.json", era, (unsigned long long)n);
     r->state = (int)then;
-    bwi_call_list(&r->list, &r->task, store_of(r), prefix.s, than ? after : NULL);
+    bwi_call_list(&r->list, &r->task, store_of(r), prefix.s, after);
     return BWI_STEP_WAIT;
+}
+
+/* With what is known too, where something is: to see that it is still there. */
+static enum bwi_step list_all(struct bwi_head_read *r) {
+    const struct bwi_entry *k = known_entry(r);
+    return k ? list(r, k->era, k->n - 1, HEAD_PICK) : list(r, 0, 0, HEAD_PICK);
 }
 
 static enum bwi_step restart(struct bwi_head_read *r, const struct bw_error *e) {
@@ -129,11 +141,12 @@ static enum bwi_step none_left(struct bwi_head_read *r) {
 static enum bwi_step pick(struct bwi_head_read *r) {
     if (r->list.op.error.status < 0) return fail(r, &r->list.op.error);
     if (r->state == HEAD_PICK && r->at == SIZE_MAX) r->at = r->list.op.names.len;
-    uint32_t era;
-    uint64_t n;
+    const struct bwi_entry *k = known_entry(r);
+    uint32_t era = 0;
+    uint64_t n = 0;
     while (r->at > 0 && !bwi_head_name(&r->list.op.names, r->at - 1, &era, &n)) r->at--;
-    if (r->at == 0) return none_left(r);
-    bwi_head_name(&r->list.op.names, r->at - 1, &era, &n);
+    r->gone = k && r->at == 0;
+    if (r->at == 0 || (k && era == k->era && n == k->n)) return none_left(r);
     struct bwi_key key = bwi_key_entry(r->ctx->run, era, n);
     r->state = HEAD_DECODE;
     bwi_call_get(&r->get, &r->task, store_of(r), key.s, BWI_ENTRY_BYTES_MAX);
@@ -172,7 +185,7 @@ static enum bwi_step decode(struct bwi_head_read *r) {
         h.ended = r->next.ended;
         memcpy(h.damage, r->next.damage, sizeof h.damage);
         r->next = h;
-        return list(r, &h.entry, HEAD_CONFIRM);
+        return list(r, era, n, HEAD_CONFIRM);
     }
     /* A newer version is not damage: going on from an older entry would undo what it decided. */
     if (e.status == BW_E_VERSION || e.status == BW_E_NOMEM) return fail(r, &e);
@@ -199,10 +212,7 @@ static enum bwi_step head_step(struct bwi_task *t) {
     struct bwi_head_read *r = bwi_container_of(t, struct bwi_head_read, task);
     if (t->pending) return BWI_STEP_WAIT;
     switch ((enum head_state)r->state) {
-    case HEAD_LIST: {
-        const struct bwi_head *k = r->known;
-        return list(r, k && k->found && !k->damaged ? &k->entry : NULL, HEAD_PICK);
-    }
+    case HEAD_LIST: return list_all(r);
     case HEAD_PICK: return pick(r);
     case HEAD_DECODE: return decode(r);
     case HEAD_CONFIRM: break;
@@ -216,7 +226,7 @@ void bwi_head_read_start(struct bwi_head_read *r, struct bwi_loop *loop, struct 
     r->state = HEAD_LIST;
     r->at = SIZE_MAX;
     r->restarts = 0;
-    r->unchanged = false;
+    r->unchanged = r->gone = false;
     r->next = (struct bwi_head){0};
     r->list = (struct bwi_call){0};
     r->get = (struct bwi_call){0};

@@ -30,6 +30,7 @@ struct bwi_head_read {
     /* out */
     struct bwi_head *head; /* the caller's; replaced on success */
     bool unchanged;
+    bool gone; /* unchanged, and the known entry is not there any more: the log has gone back */
     /* inside */
     int state;
     struct bwi_call list, get;

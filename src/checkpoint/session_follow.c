@@ -11,6 +11,9 @@
 
 enum follow_state { FOLLOW_SLEEP, FOLLOW_READ, FOLLOW_SYNC, FOLLOW_GAP, FOLLOW_GAP_ENTRY };
 
+/* A listing may be old for a moment. So many in a row that lack what is known say that it is gone. */
+#define FOLLOW_BEHIND 5u
+
 /* With nothing to wait for the history is looked at this seldom: only to learn that the attempt is over. */
 #define FOLLOW_IDLE_NS (2 * BWI_NS_PER_S)
 /* And with many groups more seldom still, so that all of them together ask no more than fifty times a second. */
@@ -28,6 +31,7 @@ struct bwi_follow {
     uint64_t gap_n, gap_from; /* read last, and the oldest to read */
     struct bwi_sha gap_sha;   /* of the entry before gap_n */
     bool asked;
+    unsigned behind; /* looks in a row that showed less than is known */
     uint64_t wake_ns;
     struct bwi_backoff backoff;
 };
@@ -66,8 +70,21 @@ static enum bwi_step start_read(struct bwi_follow *f) {
     return BWI_STEP_WAIT;
 }
 
+/* Somebody has put an older state of the store in its place, or has deleted entries: what was reported may be gone. */
+static void look_for_a_step_back(struct bwi_follow *f) {
+    if (f->read.task.error.status < 0) return;
+    f->behind = f->read.gone ? f->behind + 1 : 0;
+    if (f->behind != FOLLOW_BEHIND) return;
+    bwi_session_note(
+        f->s, BW_E_CORRUPT, 0,
+        "entry %llu of the history is not there any more: the authority was set back to an older state, or "
+        "entries were deleted; what was committed since may be lost",
+        (unsigned long long)f->s->head.entry.n);
+}
+
 static enum bwi_step was_read(struct bwi_follow *f) {
     if (f->read.task.running) return BWI_STEP_WAIT;
+    look_for_a_step_back(f);
     /* A history that cannot be read now says nothing; waits end at their deadlines. */
     if (f->read.task.error.status < 0 || f->read.unchanged || !bwi_session_is_newer(f->s, &f->head)) {
         bwi_head_fini(&f->head);
