@@ -157,6 +157,14 @@ static enum bwi_step create(struct bwi_decide *d) {
     return BWI_STEP_WAIT;
 }
 
+/* The same bytes once more, not before its time, whoever wakes it. */
+static enum bwi_step create_later(struct bwi_decide *d) {
+    d->state = DECIDE_CREATE;
+    d->retry_ns = bwi_backoff_next(&d->backoff, d->ctx, bwi_loop_now_ns(d->task.loop));
+    bwi_task_wake_at(&d->task, d->retry_ns);
+    return BWI_STEP_WAIT;
+}
+
 /* The create failed. Whether the entry exists all the same is asked before anything is said. */
 static enum bwi_step look(struct bwi_decide *d) {
     d->state = DECIDE_LOOK;
@@ -189,10 +197,7 @@ static enum bwi_step looked(struct bwi_decide *d) {
                        (unsigned long long)d->entry.n);
         return end(d);
     }
-    d->state = DECIDE_CREATE;
-    d->retry_ns = bwi_backoff_next(&d->backoff, d->ctx, bwi_loop_now_ns(d->task.loop));
-    bwi_task_wake_at(&d->task, d->retry_ns);
-    return BWI_STEP_WAIT;
+    return create_later(d);
 }
 
 static enum bwi_step listed(struct bwi_decide *d) {
@@ -201,11 +206,7 @@ static enum bwi_step listed(struct bwi_decide *d) {
         bwi_error_set(&d->task.error, BW_E_UNKNOWN, "%s", e->message);
         return end(d);
     }
-    if (e->status < 0) { /* as if the create had had no answer */
-        d->state = DECIDE_CREATE;
-        bwi_task_wake_at(&d->task, bwi_backoff_next(&d->backoff, d->ctx, bwi_loop_now_ns(d->task.loop)));
-        return BWI_STEP_WAIT;
-    }
+    if (e->status < 0) return create_later(d); /* as if the create had had no answer */
     if (bwi_head_is_stray(&d->list.op.names, d->entry.era, d->entry.n)) {
         d->state = DECIDE_UNDONE;
         bwi_call_prepare(&d->call, BWI_STORE_DELETE, d->key.s);
