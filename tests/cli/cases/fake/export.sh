@@ -25,7 +25,10 @@ breakwater export gpt 1000 --to other --force --tensors b
 find other | sort
 breakwater export gpt 1000 --to other/notes; echo "exit $?"
 breakwater export slow 1000 --to long --with-blobs; echo "exit $?"; ls -A long
-(trap '' XFSZ; ulimit -f 0; breakwater export gpt 1000 --to little; echo "exit $?"); ls -A little
+# A build that measures coverage cannot write its counts there either, and says so.
+(trap '' XFSZ; ulimit -f 0; GCOV_PREFIX=/dev/null breakwater export gpt 1000 --to little; echo "exit $?") 2>&1 |
+    grep -v '^profiling:'
+ls -A little
 breakwater export gpt 1000 --to json --json --with-blobs > out.json; echo "exit $?"
 "$PYTHON" "$TOOLS/json_check.py" export < out.json
 cat out.json
