@@ -143,7 +143,8 @@ static int verify_launch(struct bw_catalog *c, const char *launch, struct bwi_fi
     int rc = bwi_block_list(&c->host, BWI_TIER_REMOTE, prefix.s, &names, err);
     for (size_t i = 0; rc == 0 && i < names.len; i++) {
         struct bwi_key key;
-        if (bwi_format(key.s, sizeof key.s, "%s%s", prefix.s, names.name[i])) rc = verify_word(c, key.s, f, err);
+        const int len = (int)strcspn(names.name[i], "/"); /* a directory in the place of one is looked at too */
+        if (bwi_format(key.s, sizeof key.s, "%s%.*s", prefix.s, len, names.name[i])) rc = verify_word(c, key.s, f, err);
     }
     bwi_store_names_fini(&names);
     return rc;

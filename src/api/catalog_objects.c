@@ -26,7 +26,7 @@ static int add(struct objects *o, enum bwi_tier tier, const char *kind, uint32_t
     bwi_format(row.key, sizeof row.key, "%s", key);
     struct bw_error e = BW_ERROR_INIT;
     int rc = bwi_block_head(&o->c->host, tier, key, &found, &e);
-    if (rc < 0 && rc != BW_E_NOTFOUND) return bwi_error_copy(err, &e);
+    if (rc < 0 && !bwi_is_damage(rc)) return bwi_error_copy(err, &e);
     if (rc == 0 && bytes == 0) row.bytes = found;
     row.present = rc == 0 && found == row.bytes;
     return bwi_list_add(o->list, &row, err);

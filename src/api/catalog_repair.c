@@ -82,7 +82,7 @@ static int has_manifest(struct repair *p, const struct bwi_kept *k, struct bw_er
     uint64_t bytes;
     struct bw_error e = BW_ERROR_INIT;
     int rc = bwi_block_head(&p->c->host, BWI_TIER_REMOTE, key.s, &bytes, &e);
-    if (rc == 0 || rc == BW_E_NOTFOUND) return rc == 0;
+    if (rc == 0 || rc == BW_E_NOTFOUND || rc == BW_E_CORRUPT) return rc != BW_E_NOTFOUND;
     return bwi_error_copy(err, &e);
 }
 

@@ -191,6 +191,7 @@ static enum bwi_step looked(struct bwi_decide *d) {
     bool surely_not = asked->status == BW_E_NOTFOUND && !d->unsure;
     if (there && !bwi_span_eq(bwi_buf_span(&d->list.op.body), bwi_buf_span(&d->bytes))) return start_over(d);
     if (surely_not) return fail(d, sent);
+    if (asked->status == BW_E_CORRUPT) return start_over(d); /* no file: the head tells what is there */
     if (out_of_time(d)) {
         bwi_error_set(&d->task.error, BW_E_UNKNOWN, "%s", sent->message);
         bwi_error_wrap(&d->task.error, "history entry %06u.%020llu may or may not exist", d->entry.era,

@@ -5,6 +5,7 @@
  * them the double work, so it is waited for, but not for ever: whoever holds it may be stopped. */
 #include "checkpoint/drain.h"
 #include "base/error.h"
+#include "checkpoint/source.h"
 #include <inttypes.h>
 #include <string.h>
 
@@ -80,7 +81,7 @@ static enum bwi_step asked_local(struct bwi_drain *d) {
     const struct bw_error *e = &d->call.op.error;
     d->local_gone = e->status == BW_E_NOTFOUND;
     if (d->local_gone) return go(d, DRAIN_LOOK);
-    return e->status < 0 ? fail(d, e) : go(d, DRAIN_LOCK);
+    return e->status < 0 && e->status != BW_E_CORRUPT ? fail(d, e) : go(d, DRAIN_LOCK); /* damage is told by reading */
 }
 
 static enum bwi_step lock(struct bwi_drain *d) {
@@ -227,7 +228,7 @@ static enum bwi_step next_pack(struct bwi_drain *d) {
 static enum bwi_step foreign_pack(struct bwi_drain *d) {
     const struct bwi_store_op *op = &d->call.op;
     const uint64_t want = d->meta.placement.packs[d->pack].file_bytes;
-    if (op->error.status == BW_E_NOTFOUND || (op->error.status == 0 && op->size_bytes != want)) {
+    if (bwi_is_damage(op->error.status) || (op->error.status == 0 && op->size_bytes != want)) {
         (void)bwi_error_set(&d->task.error, BW_E_NOTFOUND,
                             "it refers to pack \"%s\" of %" PRIu64 " bytes, which the authority does not have", op->key,
                             want);

@@ -111,7 +111,9 @@ static enum bwi_step copy_target(struct bwi_pack_copy *c) {
     const uint64_t want = pack_of(c)->file_bytes;
     if (op->error.status == BW_E_NOTFOUND) return go(c, COPY_ASK_SOURCE);
     if (op->error.status == 0 && op->doubtful && op->size_bytes == want) return go(c, COPY_ASK_SOURCE);
-    if (op->error.status != 0) {
+    if (op->error.status == BW_E_CORRUPT) { /* no file is in its place */
+        (void)bwi_error_set(&c->task.error, BW_E_EXISTS, "%s", op->error.message);
+    } else if (op->error.status != 0) {
         (void)bwi_error_copy(&c->task.error, &op->error);
     } else if (op->size_bytes != want) {
         (void)bwi_error_set(&c->task.error, BW_E_EXISTS,

@@ -109,7 +109,7 @@ static enum bwi_step fix_there(struct bwi_restore_call *c, struct bwi_restore_re
     if (p->call.busy) return BWI_STEP_WAIT;
     p->done++;
     if (p->call.op.error.status == BW_E_NOTFOUND) forget(c->r, f->group);
-    if (p->call.op.error.status != 0) return fix_done(p);
+    if (p->call.op.error.status != 0 && p->call.op.error.status != BW_E_CORRUPT) return fix_done(p);
     p->id = c->r->target.id;
     p->group = f->group;
     if (!f->metadata) {

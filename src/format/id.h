@@ -98,6 +98,7 @@ struct bwi_key_parts {
     char hash[33]; /* the hex digits of a name */
 };
 bool bwi_key_parse(const char *key, struct bwi_key_parts *ret);
-bool bwi_entry_name_parse(const char *name, uint32_t *ret_era, uint64_t *ret_n); /* "<era>.<n>.json" */
+/* "<era>.<n>.json", and with a slash behind it, as a listing shows a directory in the place of that entry. */
+bool bwi_entry_name_parse(const char *name, uint32_t *ret_era, uint64_t *ret_n);
 
 #endif

@@ -236,7 +236,9 @@ static bool entry_name(struct bwi_span name, uint32_t *ret_era, uint64_t *ret_n)
 }
 
 bool bwi_entry_name_parse(const char *name, uint32_t *ret_era, uint64_t *ret_n) {
-    return name != NULL && entry_name(bwi_span_str(name), ret_era, ret_n);
+    if (name == NULL) return false;
+    const size_t len = strlen(name);
+    return entry_name(bwi_span(name, len > 0 && name[len - 1] == '/' ? len - 1 : len), ret_era, ret_n);
 }
 
 static bool parse_launches(struct bwi_span rest, struct bwi_key_parts *p) {

@@ -18,7 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum bwi_os_type { BWI_OS_FILE, BWI_OS_DIR, BWI_OS_OTHER };
+enum bwi_os_type { BWI_OS_FILE, BWI_OS_DIR, BWI_OS_SYMLINK, BWI_OS_FIFO, BWI_OS_SOCKET, BWI_OS_DEVICE, BWI_OS_OTHER };
 
 struct bwi_os_stat {
     enum bwi_os_type type;

@@ -28,8 +28,16 @@ int bwi_os_descriptor(int fd) {
 }
 
 enum bwi_os_type bwi_os_type_of(mode_t mode) {
-    if (S_ISREG(mode)) return BWI_OS_FILE;
-    return S_ISDIR(mode) ? BWI_OS_DIR : BWI_OS_OTHER;
+    switch (mode & S_IFMT) {
+    case S_IFREG: return BWI_OS_FILE;
+    case S_IFDIR: return BWI_OS_DIR;
+    case S_IFLNK: return BWI_OS_SYMLINK;
+    case S_IFIFO: return BWI_OS_FIFO;
+    case S_IFSOCK: return BWI_OS_SOCKET;
+    case S_IFCHR:
+    case S_IFBLK: return BWI_OS_DEVICE;
+    default: return BWI_OS_OTHER;
+    }
 }
 
 static int system_close(struct bwi_os *os, int fd) {

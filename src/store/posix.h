@@ -65,8 +65,12 @@ static inline struct bwi_posix *bwi_posix_of(struct bwi_store_op *op) {
 int bwi_posix_open_dir(struct bwi_store_op *op, const char *path, size_t len, bool make);
 /* Opens the directory that holds the last component of op->key, a key or prefix. */
 int bwi_posix_open_parent(struct bwi_store_op *op, bool make, const char **ret_leaf);
-/* Opens an object for reading. */
+/* Opens an object for reading. What is no regular file is BW_E_CORRUPT and is not opened. */
 int bwi_posix_open_object(struct bwi_store_op *op, int dirfd, const char *leaf);
+/* The same for a creation that finds its name taken: what is no regular file is another object. */
+int bwi_posix_open_existing(struct bwi_store_op *op, int dirfd, const char *leaf);
+/* Fails the operation because that is in the place of its object. */
+void bwi_posix_refuse(struct bwi_store_op *op, enum bwi_os_type type);
 void bwi_posix_forget_durable(struct bwi_posix *p);
 
 /* posix_create.c: what gives an object its name. */

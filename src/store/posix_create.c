@@ -222,12 +222,11 @@ static int settle_existing(struct bwi_store_op *op, int dirfd, const char *leaf,
 static int meet_existing(struct bwi_store_op *op, int dirfd, const char *leaf) {
     struct bwi_os *os = bwi_posix_of(op)->os;
     uint64_t size = 0;
-    int fd = bwi_posix_open_object(op, dirfd, leaf);
+    int fd = bwi_posix_open_existing(op, dirfd, leaf);
     if (fd == -ENOENT) {
         bw_error_clear(&op->error);
         return 0;
     }
-    if (fd == -EISDIR) op->error.status = BW_E_IO; /* not "not found": it cannot be created here */
     if (fd < 0) return fd;
     int rc = compare(op, fd, &size);
     if (rc == 1)

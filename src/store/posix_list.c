@@ -17,8 +17,9 @@ static int open_prefix(struct bwi_store_op *op) {
 
 static int add_name(struct bwi_store_op *op, const struct bwi_os_dirent *e) {
     size_t len = strlen(e->name);
-    /* Names that no key can have (lost+found, an editor's backup) are not the store's. */
-    if (e->type == BWI_OS_OTHER || !bwi_store_component_valid(e->name, len)) return 0;
+    /* Names that no key can have (lost+found, an editor's backup) are not the store's. What is no regular file is an
+     * object's place that is taken, and whoever reads it is told. */
+    if (!bwi_store_component_valid(e->name, len)) return 0;
     if (bwi_store_names_add(&op->names, op->after, e->name, len, e->type == BWI_OS_DIR)) return 0;
     return bwi_store_errno(op, -ENOMEM, "%zu names", op->names.len);
 }

@@ -124,6 +124,13 @@ int bwi_posix_open_parent(struct bwi_store_op *op, bool make, const char **ret_l
     return bwi_posix_open_dir(op, op->key, slash ? (size_t)(slash - op->key) : 0, make);
 }
 
+void bwi_posix_refuse(struct bwi_store_op *op, enum bwi_os_type type) {
+    static const char *const found[] = {
+        [BWI_OS_DIR] = "a directory", [BWI_OS_SYMLINK] = "a symbolic link", [BWI_OS_FIFO] = "a FIFO",
+        [BWI_OS_SOCKET] = "a socket", [BWI_OS_DEVICE] = "a device",         [BWI_OS_OTHER] = "no file"};
+    bwi_store_fail(op, BW_E_CORRUPT, "is %s: expected a regular file", found[type]);
+}
+
 int bwi_posix_open_object(struct bwi_store_op *op, int dirfd, const char *leaf) {
     struct bwi_os *os = bwi_posix_of(op)->os;
     int fd = os->open_read(os, dirfd, leaf);
@@ -131,10 +138,14 @@ int bwi_posix_open_object(struct bwi_store_op *op, int dirfd, const char *leaf) 
     struct bwi_os_stat st;
     bool odd = fd == -EINVAL || fd == -ELOOP || fd == -EISDIR;
     if (!odd || os->stat_at(os, dirfd, leaf, &st) < 0 || st.type == BWI_OS_FILE) return bwi_store_errno(op, fd, "open");
-    if (st.type == BWI_OS_DIR) {
-        bwi_store_fail(op, BW_E_NOTFOUND, "it is a prefix, not an object");
-        return -EISDIR;
-    }
-    bwi_store_fail(op, BW_E_IO, "neither a file nor a directory: refused");
+    bwi_posix_refuse(op, st.type);
+    return fd;
+}
+
+int bwi_posix_open_existing(struct bwi_store_op *op, int dirfd, const char *leaf) {
+    int fd = bwi_posix_open_object(op, dirfd, leaf);
+    if (op->error.status != BW_E_CORRUPT) return fd;
+    op->error.status = BW_E_EXISTS;
+    op->outcome = BWI_STORE_OTHER;
     return fd;
 }

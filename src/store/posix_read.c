@@ -77,10 +77,8 @@ void bwi_posix_head(struct bwi_store_op *op) {
     else if (st.type == BWI_OS_FILE) {
         op->size_bytes = st.size_bytes;
         op->doubtful = bwi_posix_in_doubt(bwi_posix_of(op), op->key);
-    } else if (st.type == BWI_OS_DIR)
-        bwi_store_fail(op, BW_E_NOTFOUND, "it is a prefix, not an object");
-    else
-        bwi_store_fail(op, BW_E_IO, "neither a file nor a directory: refused");
+    } else
+        bwi_posix_refuse(op, st.type);
 }
 
 void bwi_posix_space(struct bwi_store_op *op) {

@@ -107,7 +107,7 @@ static int seal(struct bwi_store_op *op, struct bwi_posix_upload *u) {
 static int meet_existing(struct bwi_store_op *op, struct bwi_posix_upload *u) {
     struct bwi_os *os = bwi_posix_of(op)->os;
     struct bwi_os_stat st;
-    int fd = bwi_posix_open_object(op, u->dirfd, u->leaf);
+    int fd = bwi_posix_open_existing(op, u->dirfd, u->leaf);
     if (fd < 0) return fd;
     int rc = os->stat_fd(os, fd, &st);
     if (rc < 0)

@@ -19,7 +19,11 @@
  *   - BW_E_UNKNOWN from CREATE, FINISH, REPLACE: the object got its name, or may have got it, but whether that survives
  *     is not known (the directory could not be synced, the answer was lost). CREATE with the same bytes finds out: it
  *     believes no fsync after one that failed, but gives the name anew.
- *   - A symbolic link, FIFO or device in place of an object or directory is BW_E_IO; it is never followed or opened. */
+ *   - A symbolic link, FIFO, socket, device or directory in the place of an object is damage of that object, and is
+ * never followed or opened: it is listed, GET, READ and HEAD are BW_E_CORRUPT, CREATE and FINISH are BW_E_EXISTS with
+ *     outcome OTHER, all with what it is; REPLACE and DELETE work, but on a directory: there REPLACE fails, and DELETE
+ *     finds no object. (Memory has none of these, and a prefix is no object there: BW_E_NOTFOUND.)
+ *   - One in the place of a directory is BW_E_IO. */
 #ifndef BWI_STORE_STORE_H
 #define BWI_STORE_STORE_H
 
@@ -40,8 +44,7 @@ enum bwi_store_verb {
     BWI_STORE_HEAD,    /* key -> size_bytes, doubtful */
     BWI_STORE_LIST, /* key = prefix ending in '/' or "", after (may be NULL) -> names. One level: direct children only,
                        sorted bytewise; prefixes end in '/'. Only names greater than `after`. A prefix with nothing
-                       below is an empty list, not an error. What no key can name (lost+found, links, FIFOs) is not
-                       listed. */
+                       below is an empty list, not an error. What no key can name (lost+found) is not listed. */
     BWI_STORE_DELETE,        /* key. Missing is success. Empty directories above it stay. */
     BWI_STORE_DELETE_PREFIX, /* key = prefix ending in '/': every object below, the store's own temporaries below it too
                                 (an upload in the making there fails at its FINISH). Missing is success. "" is refused.

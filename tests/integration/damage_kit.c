@@ -79,7 +79,7 @@ static void make_parents(const char *path) {
 /* In place of what is there, as a file of its own. */
 void object_write(const struct store *s, const struct object *o, const void *bytes, size_t n) {
     const char *path = object_path(s, o);
-    (void)unlink(path);
+    if (unlink(path) != 0) (void)rmdir(path);
     FILE *f = fopen(path, "w");
     if (f == NULL) {
         make_parents(path);

@@ -6,10 +6,12 @@
 #include "damage_kit.h"
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-enum kind { FLIPPED, SHORTER, LONGER, SWAPPED, GONE, STRANGE, KINDS };
-static const char *const kind_text[KINDS] = {"one bit flipped", "a byte shorter", "a byte longer",
-                                             "swapped",         "gone",           "of another run"};
+enum kind { FLIPPED, SHORTER, LONGER, SWAPPED, GONE, STRANGE, NO_FILE, DIRECTORY, KINDS };
+static const char *const kind_text[KINDS] = {"one bit flipped", "a byte shorter", "a byte longer", "swapped", "gone",
+                                             "of another run",  "no file",        "a directory"};
 
 static struct { unsigned trials, found; } tally[TIERS][KINDS];
 
@@ -91,6 +93,16 @@ static void lengthen(const struct store *s, const struct object *o) {
     free(bytes);
 }
 
+/* A FIFO or a link into nowhere, in turn; or a directory. */
+static void put_no_file(const struct store *s, const struct damage *d) {
+    const char *path = object_path(s, d->o);
+    object_remove(s, d->o);
+    if (d->kind == DIRECTORY)
+        must_eq(mkdir(path, 0700), 0);
+    else
+        must_eq((d->o - s->list) % 2 == 0 ? mkfifo(path, 0600) : symlink("nowhere", path), 0);
+}
+
 /* false: this object cannot be damaged so. */
 static bool inflict(const struct store *s, struct damage *d) {
     if (d->kind == GONE && may_be_gone(s, d->o)) return false;
@@ -100,6 +112,7 @@ static bool inflict(const struct store *s, struct damage *d) {
     if (d->kind == SHORTER) object_write(s, d->o, d->o->bytes, d->o->n - 1);
     if (d->kind == LONGER) lengthen(s, d->o);
     if (d->kind == GONE) object_remove(s, d->o);
+    if (d->kind == NO_FILE || d->kind == DIRECTORY) put_no_file(s, d);
     if (d->with != NULL) object_write(s, d->o, d->with->bytes, d->with->n);
     if (d->kind == SWAPPED) object_write(s, d->with, d->o->bytes, d->o->n);
     return true;
@@ -431,7 +444,7 @@ static void what_is_damaged_is_served_from_the_other_tier_or_refused_and_mended(
         if (i % FULL_OR(1u, 4u) != 0) continue;
         objects++;
         for (unsigned k = 0; k < 2; k++) { /* the next object has the next kinds */
-            struct damage d = {.kind = (enum kind)((2 * objects + k) % KINDS), .o = o, .at = byte_of_data(o)};
+            struct damage d = {.kind = (enum kind)((2 * objects + k) % DIRECTORY), .o = o, .at = byte_of_data(o)};
             d.bit = (unsigned)(objects % 8);
             serve_and_mend(&e, &d, &mended);
         }
@@ -601,7 +614,10 @@ static bool launch_over(const struct store *s, const struct damage *d) {
         return false;
     }
     const enum restored is = resume_and_save(s, ck, &err);
+    struct stat st;
     must_of(d, is != WRONG, "wrong bytes were handed out");
+    if (is_of_checkpoint(d->o) && d->o->tier == LOCAL && d->kind == NO_FILE)
+        must_of(d, lstat(object_path(s, d->o), &st) == 0 && S_ISREG(st.st_mode), "the copy was put right");
     must_of(d, is == RIGHT || (d->o->tier == REMOTE && d->o->class == MANIFEST), err.message);
     return is == RIGHT;
 }
@@ -618,7 +634,8 @@ static void a_launch_goes_on_from_what_is_sound_or_says_why_not(void **state) {
     for (size_t i = 0; i < s->count; i++) {
         const struct object *o = &s->list[i];
         if (!is_looked_at(s, o) || i % FULL_OR(1u, 3u) != 0) continue;
-        struct damage d = {.kind = FLIPPED, .o = o, .at = byte_of_data(o), .bit = (unsigned)(i % 8)};
+        const enum kind kind = i % 2 == 0 ? FLIPPED : NO_FILE;
+        struct damage d = {.kind = kind, .o = o, .at = byte_of_data(o), .bit = (unsigned)(i % 8)};
         must(inflict(s, &d));
         if (launch_over(s, &d))
             went_on++;

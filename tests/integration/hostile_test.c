@@ -51,28 +51,30 @@ static void make_kind(const struct hostile *h, int kind, const char *path) {
 
 static const char *const objects[] = {"store.json", "/groups/",    "/manifest.",   "/index.",  "/layouts/",
                                       "/content",   "/placement-", ".safetensors", "/history/"};
-enum { OBJECTS = sizeof objects / sizeof *objects, ENTRY = OBJECTS - 1 };
+enum { OBJECTS = sizeof objects / sizeof *objects };
 
 /* What is said of it. */
 static const char *told(int kind, const char *object) {
     const bool is_pack = strcmp(object, ".safetensors") == 0;
     switch (kind) {
-    case FOLDER: return strcmp(object, "store.json") == 0 ? "there is no" : "is missing";
+    case LINK_OUT:
+    case LINK_LOOP: return "is a symbolic link: expected a regular file";
+    case FIFO: return "is a FIFO: expected a regular file";
+    case SOCKET: return "is a socket: expected a regular file";
+    case FOLDER: return "is a directory: expected a regular file";
     case HUGE_FILE: return is_pack ? "1099511627776" : "has 1099511627776 bytes, expected at most";
     case EMPTY: return "0";
-    default: return "neither a file nor a directory: refused";
+    default: return ": expected a regular file"; /* a device, or a FIFO */
     }
 }
 
-/* A name in the log that is no file is no entry: the one before counts. */
 static void is_refused(int kind, const char *object) {
     struct hostile h;
     hostile_make(&h);
     const char *path = hostile_path(&h, object);
     make_kind(&h, kind, path);
     hostile_run_all(&h, true);
-    if (object != objects[ENTRY] || kind == HUGE_FILE || kind == EMPTY)
-        hostile_refuses(&h, VERIFY, path + strlen(h.p.remote) + 1, told(kind, object));
+    hostile_refuses(&h, VERIFY, path + strlen(h.p.remote) + 1, told(kind, object));
     hostile_drop(&h);
 }
 
@@ -97,6 +99,27 @@ static void no_verb_opens_what_is_no_file(void **state) {
         hostile_make(&h);
         make_kind(&h, kind, hostile_path(&h, objects[1 + kind % (OBJECTS - 1)]));
         hostile_run_all(&h, false);
+        hostile_drop(&h);
+    }
+}
+
+/* Readers go on with the entry before and say so, writers refuse, until the repair that is among the verbs. */
+static void no_verb_takes_what_is_no_file_for_the_end_of_the_log(void **state) {
+    (void)state;
+    static const int kinds[] = {LINK_OUT, FIFO, FOLDER};
+    static struct end e;
+    for (int i = 0; i < (SANITIZED ? 1 : 3); i++) {
+        struct hostile h;
+        hostile_make(&h);
+        make_kind(&h, kinds[i], hostile_path(&h, "/history/"));
+        hostile_refuses(&h, LS, "the newest history entry is damaged", "this is the state before it");
+        hostile_refuses(&h, "history " RUN " --remote @remote", told(kinds[i], ""), "");
+        hostile_refuses(&h, "rollback " RUN " 1 --label early --yes --remote @remote", "/history/", "repair it first");
+        hostile_refuses(&h, "prune " RUN " --keep-last 1 --yes --remote @remote", "/history/", "repair");
+        hostile_run_all(&h, false);
+        hostile_run(&h, VERIFY, &e);
+        if (e.code != 0) (void)fprintf(stderr, "%d\n%s\n", e.code, e.text);
+        must_eq(e.code, 0);
         hostile_drop(&h);
     }
 }
@@ -193,6 +216,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_link_in_the_place_of_an_object_is_not_followed),
         cmocka_unit_test(what_is_no_file_is_not_opened),
         cmocka_unit_test(no_verb_opens_what_is_no_file),
+        cmocka_unit_test(no_verb_takes_what_is_no_file_for_the_end_of_the_log),
         cmocka_unit_test(a_link_in_the_place_of_a_directory_is_not_followed),
         cmocka_unit_test(a_file_or_fifo_in_the_place_of_a_directory_ends_nothing),
         cmocka_unit_test(names_that_are_no_keys_are_passed_over),

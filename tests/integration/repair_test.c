@@ -88,6 +88,57 @@ static void the_next_era_begins_behind_the_end_of_this_one(void **state) {
     place_drop(&p);
 }
 
+/* A mistaken mkfifo, a link to where the file has been moved, a folder of that name: readers and verify tell of it,
+ * and it is repaired as any damage. */
+static void put_no_file(const struct place *p, unsigned kind) {
+    const char *path = entry_path(p, 1, LAST);
+    const char *to = path_in(p->root, "moved");
+    must_eq(rename(path, to), 0);
+    must_eq(kind == 0 ? mkfifo(path, 0600) : kind == 1 ? symlink(to, path) : mkdir(path, 0700), 0);
+}
+
+static void what_is_no_file_in_the_place_of_an_entry_is_damage(void **state) {
+    (void)state;
+    static const char *const found[] = {"is a FIFO: expected a regular file",
+                                        "is a symbolic link: expected a regular file",
+                                        "is a directory: expected a regular file"};
+    for (unsigned kind = 0; kind < 3; kind++) {
+        struct place p;
+        place_make(&p);
+        save_steps(&p);
+        put_no_file(&p, kind);
+        must_not_open(&p, "two", BW_E_CORRUPT, found[kind]);
+        must_not_open(&p, "two-again", BW_E_CORRUPT, "repair it first");
+        check_bytes(&p, STEPS - 1, STATE, STEPS - 1);
+        must(repair_says(&p, 0, 2, found[kind]));
+        must(repair_says(&p, BW_REPAIR_HISTORY, 0, "era 2 has begun from entry 000001."));
+        must(!repair_says(&p, 0, 2, ""));
+        all_steps_are_there_and_the_job_goes_on(&p, "three");
+        place_drop(&p);
+    }
+}
+
+/* Under the name of the entry that a running job would create next. */
+static void a_job_in_whose_way_no_file_lies_is_told_of_the_repair(void **state) {
+    (void)state;
+    struct place p;
+    struct bw_error err = BW_ERROR_INIT;
+    place_make(&p);
+    save_steps(&p);
+    struct bw_checkpointer *ck = open_alone(&p, "two");
+    must_eq(mkfifo(entry_path(&p, 1, LAST + 2), 0600), 0);
+    char *m = malloc(STATE);
+    must(m != NULL);
+    struct bw_save *v = begin_filled(ck, STEPS + 1, m, STATE);
+    must_fail(bw_save_wait(v, BW_COMMITTED, 2000, &err), BW_E_TIMEOUT, &err, "repair it first");
+    must(strstr(err.message, "is a FIFO: expected a regular file") != NULL);
+    bw_save_release(v);
+    (void)bw_checkpointer_close(ck, 500, NULL);
+    free(m);
+    must(repair_says(&p, BW_REPAIR_HISTORY, 0, "era 2 has begun from entry 000001."));
+    place_drop(&p);
+}
+
 static void a_repair_that_died_half_way_is_gone_on_with(void **state) {
     (void)state;
     struct place p;
@@ -213,6 +264,8 @@ static void the_end_of_an_era_is_listed_and_is_no_damage(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_next_era_begins_behind_the_end_of_this_one),
+        cmocka_unit_test(what_is_no_file_in_the_place_of_an_entry_is_damage),
+        cmocka_unit_test(a_job_in_whose_way_no_file_lies_is_told_of_the_repair),
         cmocka_unit_test(a_repair_that_died_half_way_is_gone_on_with),
         cmocka_unit_test(what_a_sweep_has_begun_to_take_is_lost),
         cmocka_unit_test(the_first_entry_of_an_era_may_be_damaged_as_well),

@@ -368,6 +368,25 @@ static void in_line_a_deadline_and_a_cancel_count(void **state) {
     log_close(&l);
 }
 
+/* It is not waited for like an answer that was lost. */
+static void what_is_no_file_under_the_name_of_the_next_entry_is_left_to_the_head(void **state) {
+    (void)state;
+    struct log l;
+    struct participant a;
+    struct bwi_decide d = {0};
+    log_open(&l);
+    participant_open(&a, &l, 1);
+    bwi_bucket_fail_next(l.bucket, BWI_STORE_CREATE, "history/", BW_E_IO, false);
+    bwi_bucket_fail_next(l.bucket, BWI_STORE_GET, "0002.json", BW_E_CORRUPT, false);
+    decide(&a, &d);
+    assert_ok(d.task.error.status, &d.task.error);
+    assert_int_equal(d.rounds, 1);
+    assert_chain(&a, 1, 2);
+    bwi_decide_fini(&d);
+    participant_close(&a);
+    log_close(&l);
+}
+
 static void a_damaged_newest_entry_stops_whoever_would_write(void **state) {
     (void)state;
     struct log l;
@@ -559,6 +578,7 @@ int main(void) {
         cmocka_unit_test(a_refusal_after_a_lost_answer_is_no_clear_one),
         cmocka_unit_test(with_nothing_to_decide_the_log_is_synced),
         cmocka_unit_test(in_line_a_deadline_and_a_cancel_count),
+        cmocka_unit_test(what_is_no_file_under_the_name_of_the_next_entry_is_left_to_the_head),
         cmocka_unit_test(a_damaged_newest_entry_stops_whoever_would_write),
         cmocka_unit_test(behind_the_end_of_an_era_nobody_goes_on),
         cmocka_unit_test(nobody_decides_in_an_archive),

@@ -214,6 +214,11 @@ static void a_damaged_local_copy_does_not_matter_once_the_authority_has_it(void 
     drain_run(&w, &d);
     assert_ok(d.task.error.status, &d.task.error);
     assert_true(d.was_complete);
+    bwi_bucket_fail_next(w.bucket[NEAR], BWI_STORE_HEAD, "/groups/", BW_E_CORRUPT, false); /* no file in its place */
+    d = drain_of(&w);
+    drain_run(&w, &d);
+    assert_ok(d.task.error.status, &d.task.error);
+    assert_true(d.was_complete);
     world_close(&w);
 }
 
@@ -273,6 +278,10 @@ static void a_pack_of_another_checkpoint_must_be_in_the_authority(void **state) 
     drain_run(&w, &d);
     assert_fails(d.task.error.status, BW_E_NOTFOUND, &d.task.error, other.s);
     world_put(&w, FAR, other.s, bwi_span("short", 5));
+    d = drain_of(&w);
+    drain_run(&w, &d);
+    assert_fails(d.task.error.status, BW_E_NOTFOUND, &d.task.error, other.s);
+    bwi_bucket_fail_next(w.bucket[FAR], BWI_STORE_HEAD, other.s, BW_E_CORRUPT, false); /* no file in its place */
     d = drain_of(&w);
     drain_run(&w, &d);
     assert_fails(d.task.error.status, BW_E_NOTFOUND, &d.task.error, other.s);

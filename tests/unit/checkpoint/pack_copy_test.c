@@ -217,6 +217,12 @@ static void a_target_of_another_size_is_an_error_before_anything_is_read(void **
     assert_fails(c.task.error.status, BW_E_EXISTS, &c.task.error, "the target has it with 5 bytes, expected ");
     assert_int_equal(x.w.ctx.tier[BWI_TIER_LOCAL]->ops[BWI_STORE_READ], 0);
     bwi_pack_copy_fini(&c);
+    bwi_bucket_fail_next(x.w.bucket[BWI_TIER_REMOTE], BWI_STORE_HEAD, NULL, BW_E_CORRUPT, false);
+    c = copy_of(&x, 0);
+    copy_run(&x, &c);
+    assert_fails(c.task.error.status, BW_E_EXISTS, &c.task.error, x.placed.keys[0].s); /* what is no file, too */
+    assert_int_equal(x.w.ctx.tier[BWI_TIER_LOCAL]->ops[BWI_STORE_READ], 0);
+    bwi_pack_copy_fini(&c);
     source_close(&x);
 }
 

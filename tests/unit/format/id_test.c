@@ -380,6 +380,12 @@ static void the_name_of_an_entry_is_read_alone(void **state) {
     assert_true(bwi_entry_name_parse("000012.00000000000000000042.json", &era, &n));
     assert_int_equal(era, 12);
     assert_int_equal(n, 42);
+    assert_true(bwi_entry_name_parse("000013.00000000000000000043.json/", &era, &n)); /* a directory in its place */
+    assert_int_equal(era, 13);
+    assert_int_equal(n, 43);
+    assert_false(bwi_entry_name_parse("000013.00000000000000000043.json//", &era, &n));
+    assert_false(bwi_entry_name_parse("/", &era, &n));
+    assert_false(bwi_entry_name_parse("", &era, &n));
 }
 
 int main(void) {

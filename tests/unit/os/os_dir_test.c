@@ -264,8 +264,8 @@ static void check_listing(void) {
         } known[] = {{"dir", BWI_OS_DIR},
                      {"file", BWI_OS_FILE},
                      {".hidden", BWI_OS_FILE},
-                     {"link", BWI_OS_OTHER},
-                     {"fifo", BWI_OS_OTHER}};
+                     {"link", BWI_OS_SYMLINK},
+                     {"fifo", BWI_OS_FIFO}};
         unsigned found = 0;
         for (unsigned i = 0; i < sizeof known / sizeof known[0]; i++) {
             if (strcmp(e.name, known[i].name) != 0) continue;

@@ -77,15 +77,27 @@ static bool there(const char *dir, const char *name) {
 
 /* ---- hostile trees ---- */
 
-/* No verb goes through `key`, whose last component or an earlier one is what it must not be. */
-static void refuse_object(struct fixture *f, const char *key) {
+static void refuse(struct fixture *f, const char *key, int reading, int making, const char *what) {
     char byte;
-    assert_op_fails(st_get(S, key, 100), BW_E_IO, "refused");
-    assert_op_fails(st_head(S, key), BW_E_IO, "refused");
-    assert_op_fails(st_read(S, key, 0, &byte, 1, NULL), BW_E_IO, "refused");
-    assert_op_fails(st_create(S, key, "x"), BW_E_IO, "refused");
-    struct bwi_store_op op = st_upload(S, key, bwi_span_str("x"));
-    assert_op_fails(op, BW_E_IO, "refused");
+    assert_op_fails(st_get(S, key, 100), reading, what);
+    assert_op_fails(st_head(S, key), reading, what);
+    assert_op_fails(st_read(S, key, 0, &byte, 1, NULL), reading, what);
+    assert_op_fails(st_create(S, key, "x"), making, what);
+    assert_op_fails(st_upload(S, key, bwi_span_str("x")), making, what);
+}
+
+/* No verb goes through `key`, of which an earlier component than the last is what it must not be. */
+static void refuse_below(struct fixture *f, const char *key) {
+    refuse(f, key, BW_E_IO, BW_E_IO, "refused");
+}
+
+/* What stands in the place of an object is damage to who reads it, and another object to who makes it. */
+static void refuse_object(struct fixture *f, const char *key, const char *what) {
+    char text[100];
+    snprintf(text, sizeof text, "\"%s\": is %s: expected a regular file", key, what);
+    refuse(f, key, BW_E_CORRUPT, BW_E_EXISTS, text);
+    assert_int_equal(st_create(S, key, "x").outcome, BWI_STORE_OTHER);
+    assert_int_equal(rig_hidden_files(f->dir), 0);
 }
 
 static void refuse_prefix(struct fixture *f, const char *prefix) {
@@ -107,16 +119,17 @@ static void links_are_never_followed(void **state) {
     make_dir(f->dir, "d");
     make_link(f->outside, f->dir, "d/dir_link");
     make_link(".", f->dir, "d/self");
-    static const char *const keys[] = {"file_link",      "dangling",          "dir_link/secret",
-                                       "dir_link/dir/k", "d/dir_link/secret", "d/self/d"};
-    for (size_t i = 0; i < 6; i++) refuse_object(f, keys[i]);
+    static const char *const links[] = {"file_link", "dangling", "dir_link", "d/dir_link", "d/self"};
+    for (size_t i = 0; i < 5; i++) refuse_object(f, links[i], "a symbolic link");
+    static const char *const below[] = {"dir_link/secret", "dir_link/dir/k", "d/dir_link/secret", "d/self/d"};
+    for (size_t i = 0; i < 4; i++) refuse_below(f, below[i]);
     refuse_prefix(f, "dir_link/");
     refuse_prefix(f, "d/dir_link/dir/");
     assert_op_fails(st_key(S, BWI_STORE_DELETE, "dir_link/secret"), BW_E_IO, "refused");
     assert_op_fails(st_key(S, BWI_STORE_DELETE_PREFIX, "dir_link/dir/"), BW_E_IO, "refused");
     assert_op_fails(st_replace(S, "dir_link/secret", "x"), BW_E_IO, "refused");
-    assert_listing(S, "", NULL, "d/");
-    assert_listing(S, "d/", NULL, "");
+    assert_listing(S, "", NULL, "d/ dangling dir_link file_link");
+    assert_listing(S, "d/", NULL, "dir_link self");
     assert_true(there(f->outside, "secret") && there(f->outside, "dir/k"));
     assert_int_equal(rig_hidden_files(f->outside), 0);
 }
@@ -154,23 +167,52 @@ static void fifos_and_devices_neither_block_nor_are_read(void **state) {
     char path[600];
     rig_path(path, sizeof path, f->dir, "fifo");
     assert_int_equal(mkfifo(path, 0600), 0);
-    refuse_object(f, "fifo");
-    refuse_object(f, "fifo/k");
+    refuse_object(f, "fifo", "a FIFO");
+    refuse_below(f, "fifo/k");
     refuse_prefix(f, "fifo/");
     rig_path(path, sizeof path, f->dir, "device");
     if (mknod(path, S_IFCHR | 0600, makedev(1, 5)) == 0) { /* /dev/zero: reading would not end */
-        refuse_object(f, "device");
+        refuse_object(f, "device", "a device");
+        assert_listing(S, "", NULL, "device fifo");
         refuse_prefix(f, "device/");
         assert_op_ok(st_key(S, BWI_STORE_DELETE, "device"));
     } else {
         print_message("without a device: mknod is not permitted here\n");
     }
-    assert_listing(S, "", NULL, "");
+    assert_listing(S, "", NULL, "fifo");
     make_dir(f->dir, "d");
     rig_path(path, sizeof path, f->dir, "d/fifo");
     assert_int_equal(mkfifo(path, 0600), 0);
     assert_op_ok(st_key(S, BWI_STORE_DELETE_PREFIX, "d/"));
     assert_false(there(f->dir, "d"));
+}
+
+/* It is no temporary either, however old and whatever it is called. */
+static void a_copy_takes_the_place_of_what_is_no_file(void **state) {
+    struct fixture *f = *state;
+    char path[600];
+    put_file(f->outside, "secret", "secret");
+    make_dir(f->dir, "d");
+    rig_path(path, sizeof path, f->outside, "secret");
+    make_link(path, f->dir, "d/link");
+    rig_path(path, sizeof path, f->dir, "d/fifo");
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_op_ok(st_replace(S, "d/link", "x"));
+    assert_op_ok(st_replace(S, "d/fifo", "y"));
+    assert_object(S, "d/link", "x");
+    assert_object(S, "d/fifo", "y");
+    assert_listing(S, "d/", NULL, "fifo link");
+    put_file(f->dir, "d/k", "z");
+    rig_path(path, sizeof path, f->dir, "d/k");
+    assert_int_equal(unlink(path) | mkfifo(path, 0600), 0);
+    assert_op_ok(st_key(S, BWI_STORE_DELETE, "d/k"));
+    assert_no_object(S, "d/k");
+    make_link("k", f->dir, "d/.0123456789abcdef.tmp");
+    struct bwi_store_op op = {.verb = BWI_STORE_LIST, .key = "d/", .tidy = true};
+    op = st_run(&f->rig, f->s, op);
+    assert_op_ok(op);
+    bwi_store_names_fini(&op.names);
+    assert_true(there(f->dir, "d/.0123456789abcdef.tmp"));
 }
 
 static void a_lock_file_that_is_none_is_refused(void **state) {
@@ -185,8 +227,9 @@ static void a_lock_file_that_is_none_is_refused(void **state) {
 static void a_directory_in_place_of_an_object_is_an_error_for_creators(void **state) {
     struct fixture *f = *state;
     assert_op_ok(st_create(S, "d/k", "x"));
-    assert_op_fails(st_create(S, "d", "x"), BW_E_IO, "create \"d\": it is a prefix, not an object");
-    assert_op_fails(st_upload(S, "d", bwi_span_str("x")), BW_E_IO, "finish \"d\": it is a prefix, not an object");
+    refuse_object(f, "d", "a directory");
+    assert_op_ok(st_key(S, BWI_STORE_DELETE, "d"));
+    assert_object(S, "d/k", "x");
     assert_op_fails(st_replace(S, "d", "x"), BW_E_IO, "replace \"d\": rename the temporary file over the object: ");
     assert_op_fails(st_create(S, "d/k/below", "x"), BW_E_IO,
                     "create \"d/k/below\": \"k\" is an object: nothing can be created below it");
@@ -629,6 +672,7 @@ int main(void) {
         CASE(deleting_removes_links_and_not_what_they_lead_to),
         CASE(replacing_puts_the_object_in_place_of_a_link),
         CASE(fifos_and_devices_neither_block_nor_are_read),
+        CASE(a_copy_takes_the_place_of_what_is_no_file),
         CASE(a_lock_file_that_is_none_is_refused),
         CASE(a_directory_in_place_of_an_object_is_an_error_for_creators),
         CASE(names_that_no_key_has_are_not_listed_but_deleted_with_their_prefix),
