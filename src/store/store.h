@@ -20,9 +20,9 @@
  *     is not known (the directory could not be synced, the answer was lost). CREATE with the same bytes finds out: it
  *     believes no fsync after one that failed, but gives the name anew.
  *   - A symbolic link, FIFO, socket, device or directory in the place of an object is damage of that object, and is
- * never followed or opened: it is listed, GET, READ and HEAD are BW_E_CORRUPT, CREATE and FINISH are BW_E_EXISTS with
- *     outcome OTHER, all with what it is; REPLACE and DELETE work, but on a directory: there REPLACE fails, and DELETE
- *     finds no object. (Memory has none of these, and a prefix is no object there: BW_E_NOTFOUND.)
+ *     never followed or opened: it is listed, GET, READ and HEAD are BW_E_CORRUPT, CREATE and FINISH are BW_E_EXISTS
+ *     with outcome OTHER, all with what it is; REPLACE and DELETE work, but on a directory: there REPLACE fails, and
+ *     DELETE finds no object. (Memory has none of these, and a prefix is no object there: BW_E_NOTFOUND.)
  *   - One in the place of a directory is BW_E_IO. */
 #ifndef BWI_STORE_STORE_H
 #define BWI_STORE_STORE_H
