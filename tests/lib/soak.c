@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -57,6 +58,12 @@ struct supervisor {
     uint64_t began_ms, told_ms;
 };
 
+static volatile sig_atomic_t told_to_stop;
+
+static void on_signal(int number) {
+    told_to_stop = number;
+}
+
 static uint64_t now_ms(void) {
     struct timespec t;
     (void)clock_gettime(CLOCK_MONOTONIC, &t);
@@ -82,10 +89,24 @@ static uint64_t number(const char *option, const char *text) {
     return n;
 }
 
+static void help(const char *program) {
+    printf("usage: %s [--count N] [--seed S] [--jobs J] [--dir DIR] [--state FILE] [--only RUN] [--violations N]\n\n"
+           "  --count N       so many runs (1000), the same ones whenever the seed is the same\n"
+           "  --seed S        of all of them (1)\n"
+           "  --jobs J        workers (one per CPU)\n"
+           "  --dir DIR       for scratch files\n"
+           "  --state FILE    how far it has come; where the file is there, it goes on from that\n"
+           "  --only RUN      this run alone, and what happens in it\n"
+           "  --violations N  stop after so many (20)\n\n"
+           "The last line is \"N runs, N violations\"; the exit status is 0 without a violation.\n",
+           program);
+    exit(0);
+}
+
 static void parse(int argc, char **argv, struct options *o) {
     static const struct option known[] = {{"count", 1, NULL, 'c'},      {"seed", 1, NULL, 's'},  {"jobs", 1, NULL, 'j'},
                                           {"dir", 1, NULL, 'd'},        {"state", 1, NULL, 'f'}, {"only", 1, NULL, 'o'},
-                                          {"violations", 1, NULL, 'v'}, {NULL, 0, NULL, 0}};
+                                          {"violations", 1, NULL, 'v'}, {"help", 0, NULL, 'h'},  {NULL, 0, NULL, 0}};
     const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     *o = (struct options){.count = 1000,
                           .seed = 1,
@@ -100,11 +121,14 @@ static void parse(int argc, char **argv, struct options *o) {
         case 'v': o->violations_max = (unsigned)number("--violations", optarg); break;
         case 'f': o->state_file = optarg; break;
         case 'o': o->only = number("--only", optarg), o->alone = true; break;
+        case 'h': help(argv[0]); break;
         default: exit(2);
         }
     }
     if (optind < argc) stop(argv[optind], "unknown argument");
     if (o->jobs == 0 || o->jobs > JOBS_MAX) stop("--jobs", "must be from 1 to 64");
+    if (o->count == 0) stop("--count", "must be 1 or more");
+    if (o->dir != NULL && access(o->dir, W_OK) != 0) stop(o->dir, strerror(errno));
     if (o->dir != NULL && setenv("BW_TEST_DIR", o->dir, 1) != 0) stop("--dir", strerror(errno));
 }
 
@@ -147,6 +171,8 @@ static void start_worker(struct supervisor *v, unsigned i) {
     w->pid = fork();
     if (w->pid < 0) stop("fork", strerror(errno));
     if (w->pid > 0) return;
+    (void)signal(SIGINT, SIG_DFL);
+    (void)signal(SIGTERM, SIG_DFL);
     (void)setpgid(0, 0);                    /* so that what it started dies with it */
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* and it with the soak */
     (void)dup2(fileno(w->output), STDOUT_FILENO);
@@ -174,7 +200,7 @@ static void tell_violation(const struct supervisor *v, unsigned i, const char *h
     else
         printf("%s %d\n", how, number_of_it);
     show_output(v->workers[i].output);
-    printf("again: %s_soak --seed %" PRIu64 " --only %llu\n", v->soak->name, v->o.seed, at);
+    printf("again: ./dev soak %s --seed %" PRIu64 " --only %llu\n", v->soak->name, v->o.seed, at);
     (void)fflush(stdout);
 }
 
@@ -228,6 +254,7 @@ static void load_state(struct supervisor *v) {
     (void)fclose(f);
     if (strcmp(name, v->soak->name) != 0 || seed != v->o.seed)
         stop(v->o.state_file, "is of another soak, or of another seed");
+    if (done > v->o.count) stop(v->o.state_file, "has come further than --count");
     v->first = done;
     atomic_store(&v->shared->next, done);
     atomic_store(&v->shared->violations, violations);
@@ -254,10 +281,36 @@ static void stop_those_that_hang(const struct supervisor *v) {
     }
 }
 
+/* What a worker that is killed had mounted would stay. */
+static void unmount_below(const char *dir) {
+    char line[2000], at[1000];
+    const size_t len = strlen(dir);
+    FILE *f = fopen("/proc/self/mounts", "r");
+    while (f != NULL && fgets(line, sizeof line, f) != NULL)
+        if (sscanf(line, "%*s %999s", at) == 1 && strncmp(at, dir, len) == 0 && at[len] == '/')
+            (void)umount2(at, MNT_DETACH);
+    if (f != NULL) (void)fclose(f);
+}
+
+/* Somebody has lost patience: what is at work is done anew the next time. */
+static void give_up(struct supervisor *v) {
+    for (unsigned i = 0; i < v->o.jobs; i++) {
+        struct worker *w = &v->workers[i];
+        if (w->pid == 0) continue;
+        (void)kill(-w->pid, SIGKILL);
+        (void)waitpid(w->pid, NULL, 0);
+        (void)fclose(w->output);
+        unmount_below(w->dir);
+        test_rmdir(w->dir);
+    }
+    save_state(v);
+    if (v->o.state_file != NULL) printf("stopped: the same command goes on from run %" PRIu64 "\n", runs_done(v));
+}
+
 static void supervise(struct supervisor *v) {
     unsigned running = v->o.jobs;
     for (unsigned i = 0; i < v->o.jobs; i++) start_worker(v, i);
-    while (running > 0) {
+    while (running > 0 && told_to_stop == 0) {
         int status;
         const pid_t pid = waitpid(-1, &status, WNOHANG);
         if (pid <= 0) {
@@ -296,9 +349,17 @@ int soak_main(const struct soak *s, int argc, char **argv) {
     if (v.shared == MAP_FAILED) stop("mmap", strerror(errno));
     v.began_ms = v.told_ms = now_ms();
     load_state(&v);
+    printf("%s: runs %" PRIu64 " to %" PRIu64 " of seed %" PRIu64 ", %u jobs\n", s->name, v.first, v.o.count, v.o.seed,
+           v.o.jobs);
+    (void)signal(SIGINT, on_signal);
+    (void)signal(SIGTERM, on_signal);
     supervise(&v);
-    save_state(&v);
+    if (told_to_stop != 0)
+        give_up(&v);
+    else
+        save_state(&v);
     const unsigned violations = atomic_load(&v.shared->violations);
     printf("%" PRIu64 " runs, %u violations\n", runs_done(&v), violations);
+    if (told_to_stop != 0) return 128 + told_to_stop;
     return violations == 0 ? 0 : 1;
 }

@@ -17,7 +17,7 @@ struct run {
     long live;
 };
 
-static const struct contract_kind kind = {.name = "posix_sim"};
+static const struct contract_kind kind = {.name = "posix_sim", .tree = true};
 
 struct bwi_store *contract_open(struct contract *c, bool read_only) {
     return rig_store(&c->rig, c->url, read_only);

@@ -135,7 +135,8 @@ static void what_is_missing_is_not_found(struct contract *c) {
 
 static void a_prefix_is_not_an_object(struct contract *c) {
     char byte;
-    const int status = c->kind->dir ? BW_E_CORRUPT : BW_E_NOTFOUND; /* in a tree it takes the place of an object */
+    const int status =
+        c->kind->dir || c->kind->tree ? BW_E_CORRUPT : BW_E_NOTFOUND; /* in a tree it takes the place of an object */
     assert_op_ok(st_create(A, "a/b", "x"));
     assert_op_fails(st_get(A, "a", 10), status, "get \"a\"");
     assert_op_fails(st_head(A, "a"), status, "head \"a\"");

@@ -8,7 +8,8 @@
 
 struct contract_kind {
     const char *name;
-    const char *dir; /* POSIX: below which directory; "": the tests' own. NULL: memory */
+    const char *dir; /* POSIX: below which directory; "": the tests' own. NULL: memory, or `tree` */
+    bool tree;       /* another directory tree */
     const char *url; /* memory by URL; NULL: a bucket on virtual time with this model */
     struct bwi_memory_model model;
 };
