@@ -701,6 +701,5 @@ int main(void) {
         cmocka_unit_test(a_launch_goes_on_from_what_is_sound_or_says_why_not),
         cmocka_unit_test(what_is_lost_everywhere_makes_the_next_launch_go_back),
     };
-    cmocka_set_test_filter(getenv("BW_TEST_CASE"));
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return test_run(tests, getenv("BW_TEST_CASE"), setup, teardown);
 }

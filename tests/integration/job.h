@@ -29,7 +29,7 @@ void must_be(int rc, int want, const struct bw_error *err, const char *part, con
 void must_equal(long long a, long long b, const char *what, const char *file, int line);
 
 /* The cases of a program, or those whose name matches $BW_TEST_CASE, such as "*_dtype_*". */
-#define run_cases(tests) (cmocka_set_test_filter(getenv("BW_TEST_CASE")), cmocka_run_group_tests((tests), NULL, NULL))
+#define run_cases(tests) test_run(tests, getenv("BW_TEST_CASE"), NULL, NULL)
 
 /* --- places ---- */
 

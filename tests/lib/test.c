@@ -2,6 +2,7 @@
 /* What every test needs. Static state is fine here: a test program is one thread of cases, one after the other. */
 #include "test.h"
 #include <errno.h>
+#include <fnmatch.h>
 #include <fts.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,4 +103,16 @@ void test_assert_fails(int rc, int want, const struct bw_error *err, const char 
     const bool status = rc == want && (err == NULL || err->status == want);
     const bool message = part == NULL || (err != NULL && strstr(err->message, part) != NULL);
     if (!status || !message) report(rc, err, wanted, what, file, line);
+}
+
+int test_run_group(const char *name, const struct CMUnitTest *tests, size_t count, const char *filter,
+                   CMFixtureFunction setup, CMFixtureFunction teardown) {
+    size_t chosen = 0;
+    for (size_t i = 0; i < count; i++) chosen += filter == NULL || fnmatch(filter, tests[i].name, 0) == 0;
+    if (chosen == 0) {
+        fprintf(stderr, "%s: no case matches \"%s\"\n", name, filter);
+        return 1;
+    }
+    cmocka_set_test_filter(filter);
+    return _cmocka_run_group_tests(name, tests, count, setup, teardown);
 }

@@ -17,6 +17,13 @@
 const char *test_mkdir(void);
 void test_rmdir(const char *path);
 
+/* Runs the cases whose names match `filter`, such as "*_dtype_*"; NULL: all. One that matches none is a failure: a test
+ * of that name would be green for ever. */
+#define test_run(tests, filter, setup, teardown)                                                                       \
+    test_run_group(#tests, (tests), sizeof(tests) / sizeof((tests)[0]), (filter), (setup), (teardown))
+int test_run_group(const char *name, const struct CMUnitTest *tests, size_t count, const char *filter,
+                   CMFixtureFunction setup, CMFixtureFunction teardown);
+
 /* splitmix64; the seed is BW_TEST_SEED or the given one, and is printed by the failing assertion's message helpers. */
 uint64_t test_seed(uint64_t dflt);
 uint64_t test_random(uint64_t *state);

@@ -362,6 +362,5 @@ int main(int argc, char **argv) {
         cmocka_unit_test_teardown(any_call_of_pruning_may_fail, tell),
     };
     seed = test_seed(0x6661756c7473);
-    cmocka_set_test_filter(argc > 1 ? argv[1] : getenv("BW_TEST_CASE"));
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_run(tests, argc > 1 ? argv[1] : getenv("BW_TEST_CASE"), NULL, NULL);
 }
