@@ -57,6 +57,7 @@ static enum bwi_step begin_round(struct bwi_commit_all *a) {
     w->ids = NULL;
     w->count = w->at = 0;
     w->incomplete = false;
+    w->failures = 0;
     bwi_findings_fini(&w->findings);
     w->read = (struct bwi_head_read){.ctx = a->ctx, .head = &w->head};
     bwi_head_read_start(&w->read, a->task.loop, &a->task);
@@ -94,6 +95,7 @@ static enum bwi_step listed(struct bwi_commit_all *a) {
 
 static void take_findings(struct bwi_commit_all *a) {
     const struct bwi_findings *f = &a->w->findings;
+    a->findings->failed = a->findings->failed || f->failed;
     for (size_t i = 0; i < f->count; i++) {
         struct bwi_id id;
         const bool named = bwi_id_parse(bwi_span_str(f->list[i].id), &id);
