@@ -317,6 +317,14 @@ static enum bwi_step pass_whole(struct bwi_mend *m, struct bwi_mend_object *o) {
     return BWI_STEP_AGAIN;
 }
 
+/* Whether the group itself was found damaged. Another one may have named its pack, nobody knows which. */
+static bool is_bad(const struct bwi_mend_work *w, enum bwi_tier tier, uint32_t group) {
+    for (size_t i = 0; i < w->verify.bad_count[tier]; i++) {
+        if (w->verify.bad_groups[tier][i] == group) return true;
+    }
+    return false;
+}
+
 static enum bwi_step end_run(struct bwi_mend *m) {
     struct bwi_mend_work *w = m->w;
     for (size_t i = w->at; i < w->at + w->run; i++) {
@@ -324,10 +332,30 @@ static enum bwi_step end_run(struct bwi_mend *m) {
         if (o->outcome == BWI_MEND_DONE) say_mended(m, o);
         if (o->outcome != BWI_MEND_LOST) continue;
         say_lost(m, o);
-        if (!set_unsound(m, &o->id, o->group)) return nomem(m, sizeof *w->unsound);
+        if (!set_unsound(m, &o->id, is_bad(w, o->tier, o->group) ? o->group : BWI_MEND_NO_GROUP))
+            return nomem(m, sizeof *w->unsound);
     }
     w->at += w->run;
     return go(m, MEND_GROUP);
+}
+
+/* Whoever named what is gone is looked at once more: after an eviction nobody names it any more. */
+static bool look_again(struct bwi_mend *m) {
+    struct bwi_mend_work *w = m->w;
+    const enum bwi_tier t = w->objects.list[w->at].tier;
+    bool gone = false;
+    for (size_t i = w->at; i < w->at + w->run; i++) {
+        struct bwi_mend_object *o = &w->objects.list[i];
+        if (o->outcome != BWI_MEND_GONE) continue;
+        gone = true;
+        if (!m->dry_run) continue;
+        o->outcome = BWI_MEND_LOST;
+        (void)bwi_error_set(&o->why, BW_E_NOTFOUND, "its group is not on this tier");
+    }
+    for (size_t i = 0; gone && !m->dry_run && i < w->verify.bad_count[t]; i++) {
+        if (!add_group(&w->anew, &w->anew_count, &w->anew_cap, w->verify.bad_groups[t][i])) return false;
+    }
+    return true;
 }
 
 /* In the last round nothing is tried any more. */
@@ -335,7 +363,7 @@ static enum bwi_step give_up(struct bwi_mend *m) {
     struct bwi_mend_work *w = m->w;
     for (size_t i = w->at; i < w->at + w->run; i++) {
         w->objects.list[i].outcome = BWI_MEND_LOST;
-        (void)bwi_error_set(&w->objects.list[i].why, BW_E_CORRUPT, "it is damaged again after it was mended");
+        (void)bwi_error_set(&w->objects.list[i].why, BW_E_CORRUPT, "it is damaged still: what was tried did not help");
     }
     return end_run(m);
 }
@@ -374,9 +402,9 @@ static enum bwi_step mend_group_done(struct bwi_mend *m) {
         return BWI_STEP_WAIT;
     }
     if (w->group.task.error.status < 0) return fail(m, &w->group.task.error);
-    if (w->group.anew && !m->dry_run && !add_group(&w->anew, &w->anew_count, &w->anew_cap, w->group.group)) {
-        return nomem(m, sizeof *w->anew);
-    }
+    const bool added =
+        !w->group.anew || m->dry_run || add_group(&w->anew, &w->anew_count, &w->anew_cap, w->group.group);
+    if (!added || !look_again(m)) return nomem(m, sizeof *w->anew);
     return end_run(m);
 }
 

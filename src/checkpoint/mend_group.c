@@ -114,8 +114,7 @@ static enum bwi_step group_read(struct bwi_mend_group *g) {
     if (is_fatal(there->status)) return fail(g, there);
     g->at = 0;
     if (g->guest || here->status == 0) return go(g, GROUP_NEXT);
-    /* Evicted since it was looked at. */
-    if (g->tier == BWI_TIER_LOCAL && here->status == BW_E_NOTFOUND) return close_all(g, BWI_MEND_PASS, NULL);
+    if (g->tier == BWI_TIER_LOCAL && here->status == BW_E_NOTFOUND) return close_all(g, BWI_MEND_GONE, NULL);
     if (!bwi_is_damage(here->status)) return close_all(g, BWI_MEND_LOST, here);
     return begin_metadata(g);
 }

@@ -11,7 +11,8 @@ enum bwi_mend_outcome {
     BWI_MEND_OPEN = 0,
     BWI_MEND_DONE, /* mended, or would be */
     BWI_MEND_LOST, /* see why */
-    BWI_MEND_PASS, /* gone, or superseded: the next look at the group says what it is now */
+    BWI_MEND_PASS, /* sound by now */
+    BWI_MEND_GONE, /* its group is not on this tier: evicted, or named by mistake; the next look tells */
 };
 
 /* A damaged object of one tier. */

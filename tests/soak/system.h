@@ -93,7 +93,7 @@ struct system {
     struct bw_retention retention;
     struct bwi_arena **arenas; /* a pool that outlives the run */
     unsigned arena_count;
-    unsigned final_opened, final_committed;
+    unsigned final_opened, final_committed, final_beaten; /* ranks; beaten: another job registered first */
     uint64_t committed, restored; /* facts about the run: saves told COMMITTED, checkpoints compared bit for bit */
 };
 

@@ -179,6 +179,7 @@ static bool has_opened(struct system *s, struct part *p, struct trainer *t) {
     const struct bwi_resume *m = &t->session->resume;
     if (t->open->error.status != 0) {
         system_tell(s, p, "open failed: %s", t->open->error.message);
+        s->final_beaten += t->plan->final && t->open->error.status == BW_E_SUPERSEDED;
         enter(s, t, GIVING_UP);
         return true;
     }

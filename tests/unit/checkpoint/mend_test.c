@@ -384,26 +384,31 @@ static void damaged_packs_behind_damaged_metadata_are_found_and_mended(void **st
     }
 }
 
+/* Another placement, and the summary that names it. */
+static void put_placement(struct mending *x, uint32_t group, enum bwi_tier tier, struct bwi_group_meta *m) {
+    struct bw_error err = BW_ERROR_INIT;
+    struct bwi_buf bytes = {0};
+    const char *run = x->w.ctx.run;
+    assert_ok(bwi_placement_encode(&m->placement, &bytes, &err), &err);
+    m->summary.placement = bwi_sha_of(bwi_buf_span(&bytes));
+    m->summary.placement_bytes = bytes.len;
+    world_put(&x->w, tier, bwi_key_placement(run, false, &x->f.id, group, m->summary.writer).s, bwi_buf_span(&bytes));
+    bwi_buf_reset(&bytes);
+    assert_ok(bwi_summary_encode(&m->summary, &bytes, &err), &err);
+    world_put(&x->w, tier, summary_key(x, group).s, bwi_buf_span(&bytes));
+    bwi_buf_fini(&bytes);
+}
+
 /* ---- compressed packs ---- */
 
 /* A placement that mistakes one extent for another: each hash of stored bytes is right, and what they give is wrong. */
 static void mistake(struct mending *x, uint32_t group, enum bwi_tier tier) {
-    struct bw_error err = BW_ERROR_INIT;
     struct bwi_group_meta m;
-    struct bwi_buf bytes = {0};
-    const char *run = x->w.ctx.run;
     fixture_meta(&x->f, group, tier, &m);
     const struct bwi_place first = m.placement.places[0];
     m.placement.places[0] = m.placement.places[1];
     m.placement.places[1] = first;
-    assert_ok(bwi_placement_encode(&m.placement, &bytes, &err), &err);
-    m.summary.placement = bwi_sha_of(bwi_buf_span(&bytes));
-    m.summary.placement_bytes = bytes.len;
-    world_put(&x->w, tier, bwi_key_placement(run, false, &x->f.id, group, m.summary.writer).s, bwi_buf_span(&bytes));
-    bwi_buf_reset(&bytes);
-    assert_ok(bwi_summary_encode(&m.summary, &bytes, &err), &err);
-    world_put(&x->w, tier, summary_key(x, group).s, bwi_buf_span(&bytes));
-    bwi_buf_fini(&bytes);
+    put_placement(x, group, tier, &m);
     bwi_group_meta_fini(&m);
 }
 
@@ -521,6 +526,30 @@ static void a_pack_that_no_placement_names_is_lost(void **state) {
     assert_int_equal(x.m.lost, 1);
     assert_true(is_there(&x, mark.s)); /* it is not known which groups need that pack */
     mending_close(&x);
+}
+
+/* A placement that names a pack of a group that is not on this tier, or of one that there is not at all. */
+static void a_pack_of_a_group_that_is_not_here_is_lost(void **state) {
+    (void)state;
+    for (uint32_t named = 1; named <= 7001; named += 7000) {
+        struct mending x;
+        struct bwi_group_meta m;
+        mending_open(&x, 0, 2);
+        fixture_damage(&x.w, BWI_TIER_LOCAL, summary_key(&x, 1).s, FIXTURE_DELETE, 0);
+        const struct bwi_key key = bwi_key_pack(x.w.ctx.run, false, &x.f.id, named, 0, x.w.ctx.writer + 5);
+        fixture_meta(&x.f, 0, BWI_TIER_LOCAL, &m);
+        m.placement.packs[0].key = bwi_span_str(key.s);
+        put_placement(&x, 0, BWI_TIER_LOCAL, &m);
+        bwi_group_meta_fini(&m);
+        const struct bwi_key mark = put_mark(&x, 0);
+        mending_run(&x, true);
+        assert_has(&x, 2, "local", key.s, "not to be mended: its group is not on this tier");
+        mending_run(&x, false);
+        assert_has(&x, 2, "local", key.s, "not to be mended: it is damaged still: what was tried did not help");
+        assert_int_equal(x.m.lost, 1);
+        assert_true(is_there(&x, mark.s));
+        mending_close(&x);
+    }
 }
 
 /* ---- what is lost ---- */
@@ -716,7 +745,7 @@ static void what_is_damaged_over_and_over_is_given_up(void **state) {
     }
     mending_end(&x);
     assert_ok(x.m.task.error.status, &x.m.task.error);
-    assert_has(&x, 2, "remote", key.s, "it is damaged again after it was mended");
+    assert_has(&x, 2, "remote", key.s, "it is damaged still: what was tried did not help");
     assert_int_equal(x.m.lost, 1);
     mending_close(&x);
 }
@@ -794,6 +823,7 @@ int main(void) {
         cmocka_unit_test(a_placement_that_is_wrong_is_not_mended_by_copying_packs),
         cmocka_unit_test(packs_of_a_checkpoint_that_is_referred_to_are_mended),
         cmocka_unit_test(a_pack_that_no_placement_names_is_lost),
+        cmocka_unit_test(a_pack_of_a_group_that_is_not_here_is_lost),
         cmocka_unit_test(what_is_damaged_on_both_tiers_is_lost_and_the_rest_is_mended),
         cmocka_unit_test(a_group_without_metadata_on_either_tier_is_lost),
         cmocka_unit_test(without_another_tier_everything_damaged_is_lost),
