@@ -80,12 +80,10 @@ struct bwi_save {
     bool never_live; /* the history has closed it, and nothing in between had committed it */
     bool complete;   /* its summary is in the first tier */
     bool left;       /* given up by close, but complete: left for the next launch */
-    bool far_maybe;  /* a drain has sent its summary to the authority */
     bool copy_lost;  /* the drain found the local copy damaged or gone, or it went while it was written: if the save is
                         dead, a sweep may have taken it */
     bool told_pending, cleaned;
-    char
-        held_up[320]; /* what it waits for, to be put behind "and ": "not complete for want of rank 3"; "": not known */
+    char held_up[320]; /* what it waits for, to be put behind "and ": "not complete for want of rank 3"; "": unknown */
     struct bwi_id busy[BWI_SAVES_MAX];
     uint32_t tiers;        /* bit per enum bwi_tier that holds it complete */
     struct bw_error error; /* why it failed */

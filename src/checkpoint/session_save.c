@@ -307,7 +307,6 @@ static enum bwi_step queue(struct bwi_save *v) {
 static enum bwi_step drained(struct bwi_save *v) {
     struct bw_error *e = &v->drain.task.error;
     if (v->drain.task.running) return BWI_STEP_WAIT;
-    v->far_maybe = v->far_maybe || v->drain.publish.summary_sent || e->status == 0;
     if (e->status == 0) {
         v->tiers |= 1u << BWI_TIER_REMOTE;
         v->held_up[0] = '\0';
@@ -361,7 +360,6 @@ static enum bwi_step stop(struct bwi_save *v) {
     unsigned running = 0;
     for (size_t i = 0; i < sizeof children / sizeof *children; i++) running += !stop_child(children[i]);
     if (running) return BWI_STEP_WAIT;
-    v->far_maybe = v->far_maybe || v->drain.publish.summary_sent;
     v->captured = true;
     if (v->committed || v->left) return BWI_STEP_END;
     return go(v, BWI_SAVE_CLEAN);
@@ -394,14 +392,13 @@ static enum bwi_step give(struct bwi_save *v) {
 }
 
 /* The others are told later, by the teller; the save does not wait for that. Until then they may commit what is
- * complete in the authority; and where no mark says that it must not, the next launch may go on from what is complete
- * on the nodes' tiers. */
-static enum bwi_step leave_untold(struct bwi_save *v, bool marked) {
+ * complete in the authority; and the next launch may go on from what is complete on the nodes' tiers, or has done so
+ * before the mark was there. */
+static enum bwi_step leave_untold(struct bwi_save *v) {
     struct bwi_session *s = v->session;
-    const bool in_authority = two_tiers(v) ? v->far_maybe : bwi_save_may_have_summary(v);
-    const bool may_be_there = in_authority || (!marked && bwi_save_may_have_summary(v));
     if (!s->closing) bwi_session_owe(s, &v->id, s->group, v->error.status, v->error.message, true);
-    if (may_be_there) become_unknown(v, "the other ranks could not be told, and may commit it all the same");
+    if (bwi_save_may_have_summary(v))
+        become_unknown(v, "the other ranks could not be told, and may commit it all the same");
     return BWI_STEP_END;
 }
 
@@ -437,7 +434,7 @@ static enum bwi_step mark(struct bwi_save *v) {
     if (++v->mark_failures >= MARK_TRIES || v->session->closing) {
         bwi_session_note(v->session, v->mark.task.error.status, v->step, "the other ranks could not be told%s: %.200s",
                          v->session->closing ? "" : " yet", v->mark.task.error.message);
-        return leave_untold(v, false);
+        return leave_untold(v);
     }
     v->mark.ctx = NULL;
     return pause_save(v);
@@ -466,7 +463,7 @@ static enum bwi_step aborted(struct bwi_save *v) {
     if (d->created) v->never_live = v->outcome_set = true;
     if (!failed) bwi_session_new_head(v->session, &d->head); /* else it need not be durable */
     if (v->outcome_set) return give(v);
-    return failed || fate == BWI_FATE_AHEAD ? leave_untold(v, true) : go(v, BWI_SAVE_HEAR);
+    return failed || fate == BWI_FATE_AHEAD ? leave_untold(v) : go(v, BWI_SAVE_HEAR);
 }
 
 static enum bwi_step abort_save(struct bwi_save *v) {

@@ -361,6 +361,29 @@ static void a_save_that_a_new_attempt_went_on_from_does_not_fail_for_certain(voi
     cluster_fini(&c);
 }
 
+/* The same, and its abort cannot be entered: it never hears of the new attempt, which went on before its mark. */
+static void a_save_whose_abort_cannot_be_entered_does_not_fail_for_certain(void **unused) {
+    (void)unused;
+    struct cluster c;
+    struct bwi_save *v;
+    cluster_init(&c, 83);
+    open_all(&c, 0, &(struct launch){.launch = "a", .world = 1});
+    bwi_bucket_model(c.remote)->latency_ns = BWI_NS_PER_S;
+    save_all(&c, 0, 1, 10, &v);
+    wait_level(&c, v, BW_LOCAL);
+    cluster_kill(&c, 0);
+    bwi_bucket_model(c.remote)->latency_ns = 0;
+    open_all(&c, 4, &(struct launch){.launch = "b", .world = 1});
+    cluster_kill(&c, 4);
+    fail_syncs(&c);
+    c.ranks[0].stopped = false;
+    bwi_session_cancel(v);
+    wait_ended(&c, v);
+    assert_true(is_there(c.remote, bwi_key_failed("run", &v->id, 0)));
+    assert_fails(v->error.status, BW_E_UNKNOWN, &v->error, "the other ranks could not be told");
+    cluster_fini(&c);
+}
+
 static bool entry_is_there(struct cluster *c, void *user) {
     return is_there(c->remote, bwi_key_entry("run", 1, *(uint64_t *)user));
 }
@@ -849,6 +872,7 @@ int main(void) {
         cmocka_unit_test(a_cancelled_save_that_others_aborted_stays_cancelled),
         cmocka_unit_test(packs_that_go_while_they_are_written_are_told_as_the_abort),
         cmocka_unit_test(a_save_that_a_new_attempt_went_on_from_does_not_fail_for_certain),
+        cmocka_unit_test(a_save_whose_abort_cannot_be_entered_does_not_fail_for_certain),
         cmocka_unit_test(a_copy_that_is_gone_because_the_save_is_dead_is_told_as_the_abort),
         cmocka_unit_test(what_the_history_said_is_never_taken_back),
         cmocka_unit_test(damage_behind_what_is_known_ends_no_attempt),
