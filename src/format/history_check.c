@@ -63,10 +63,10 @@ static bool id_count_fits(enum bwi_event type, size_t n) {
     case BWI_EVENT_RETIRE:
     case BWI_EVENT_PIN:
     case BWI_EVENT_UNPIN: return n >= 1;
-    case BWI_EVENT_REPAIR: return true;
     case BWI_EVENT_PROMOTE: return n == 0;
+    case BWI_EVENT_REPAIR: break; /* about as many as were lost */
     }
-    return false;
+    return true;
 }
 
 static int check_step(uint64_t step, bool w, struct bw_error *err) {

@@ -131,14 +131,11 @@ static int check_group(const struct bwi_index_builder *b, uint32_t group, struct
 
 static int add_boxes(struct bwi_index_builder *b, const struct bwi_layout *l, const uint32_t *numbers,
                      struct bw_error *err) {
-    for (uint32_t i = 0; i < l->box_count; i++) {
-        uint32_t *boxes = &b->named[numbers[l->boxes[i].tensor]].boxes;
-        if (*boxes == UINT32_MAX) {
-            return bwi_error_set(err, BW_E_LIMIT, "index: tensor %s has more than %" PRIu32 " boxes",
-                                 bwi_shape_name_text(l->tensors[l->boxes[i].tensor].name).s, UINT32_MAX);
-        }
-        (*boxes)++;
+    if (l->box_count > BWI_INDEX_BOXES_MAX - b->box_total) {
+        return bwi_error_set(err, BW_E_LIMIT, "index: %" PRIu64 " boxes and %" PRIu32 " more, the limit is %" PRIu64,
+                             b->box_total, l->box_count, BWI_INDEX_BOXES_MAX);
     }
+    for (uint32_t i = 0; i < l->box_count; i++) b->named[numbers[l->boxes[i].tensor]].boxes++;
     b->box_total += l->box_count;
     return 0;
 }
@@ -282,10 +279,10 @@ struct block {
 };
 
 /* The block that begins with tensor `first`: as many as fit into the size that is aimed at, and one at least. */
-static struct block plan_block(const struct bwi_index_builder *b, size_t first) {
+static struct block plan_block(const struct bwi_index_tensor *tensors, size_t count, size_t first) {
     struct block k = {first, 0, 0};
-    while (first + k.count < b->named_count) {
-        const uint64_t bytes = tensor_bytes(&b->tensors[first + k.count]);
+    while (first + k.count < count) {
+        const uint64_t bytes = tensor_bytes(&tensors[first + k.count]);
         if (k.count > 0 && k.bytes + bytes > BWI_INDEX_BLOCK_BYTES) break;
         k.bytes += bytes;
         k.count++;
@@ -293,21 +290,18 @@ static struct block plan_block(const struct bwi_index_builder *b, size_t first) 
     return k;
 }
 
-struct plan {
-    uint64_t blocks, head_bytes, bytes;
-};
-
-static int plan(const struct bwi_index_builder *b, struct plan *ret, struct bw_error *err) {
-    struct plan p = {0, BWI_INDEX_FIXED, 0};
+int bwi_index_plan(const struct bwi_index_tensor *tensors, size_t count, struct bwi_index_plan *ret,
+                   struct bw_error *err) {
+    struct bwi_index_plan p = {0, BWI_INDEX_FIXED, 0};
     uint64_t block_bytes = 0;
-    for (size_t at = 0; at < b->named_count;) {
-        const struct block k = plan_block(b, at);
+    for (size_t at = 0; at < count;) {
+        const struct block k = plan_block(tensors, count, at);
         if (k.bytes > UINT32_MAX) {
             return bwi_error_set(err, BW_E_LIMIT, "index: tensor %s: its %" PRIu32 " boxes take more than 4 GiB",
-                                 bwi_shape_name_text(b->tensors[at].name).s, b->tensors[at].box_count);
+                                 bwi_shape_name_text(tensors[at].name).s, tensors[at].box_count);
         }
         p.blocks++;
-        p.head_bytes += BWI_INDEX_REF_BYTES + b->tensors[at].name.len;
+        p.head_bytes += BWI_INDEX_REF_BYTES + tensors[at].name.len;
         block_bytes += k.bytes;
         at += k.count;
     }
@@ -340,7 +334,7 @@ static void put_tensor(struct bwi_buf *out, const struct bwi_index_tensor *t) {
     }
 }
 
-static void put_head(struct bwi_buf *head, const struct bwi_index_builder *b, const struct plan *p) {
+static void put_head(struct bwi_buf *head, const struct bwi_index_builder *b, const struct bwi_index_plan *p) {
     bwi_head_write(&BWI_INDEX_HEAD, head);
     bwi_buf_u32(head, (uint32_t)p->blocks);
     bwi_buf_u32(head, 0);
@@ -363,7 +357,7 @@ static void put_ref(struct bwi_buf *head, const struct block *k, uint64_t offset
 /* Blocks go to `out`, behind room for the head; their references to `head`. */
 static void put_blocks(const struct bwi_index_builder *b, struct bwi_buf *out, size_t start, struct bwi_buf *head) {
     for (size_t at = 0; at < b->named_count && !out->failed;) {
-        const struct block k = plan_block(b, at);
+        const struct block k = plan_block(b->tensors, b->named_count, at);
         const size_t begin = out->len;
         for (size_t i = 0; i < k.count; i++) put_tensor(out, &b->tensors[at + i]);
         if (!out->failed) {
@@ -375,11 +369,11 @@ static void put_blocks(const struct bwi_index_builder *b, struct bwi_buf *out, s
 
 int bwi_index_builder_encode(struct bwi_index_builder *b, struct bwi_buf *out, struct bwi_index_info *ret,
                              struct bw_error *err) {
-    struct plan p = {0};
+    struct bwi_index_plan p = {0};
     struct bwi_buf head = {0};
     const size_t start = out->len;
     int rc = sort(b, err);
-    if (rc == 0) rc = plan(b, &p, err);
+    if (rc == 0) rc = bwi_index_plan(b->tensors, b->named_count, &p, err);
     if (rc != 0) return rc;
     /* All at once: an index may have gigabytes. */
     if (p.bytes > SIZE_MAX || !bwi_buf_reserve(out, (size_t)p.bytes))

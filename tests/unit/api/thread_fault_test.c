@@ -2,6 +2,7 @@
 /* A machine that gives no more locks or threads: each in turn fails the open that needs it, which says so and leaves
  * nothing behind. */
 #include "base/vec.h"
+#include "store/store_memory.h"
 #include "test.h"
 #include <breakwater/breakwater.h>
 #include <dlfcn.h>
@@ -138,9 +139,23 @@ static void any_lock_and_thread_may_be_refused(void **state) {
     test_rmdir(root);
 }
 
+static void a_store_in_memory_without_its_lock_is_not_made(void **state) {
+    (void)state;
+    const long live = bwi_alloc_live();
+    struct bwi_bucket *bucket = NULL;
+    atomic_store(&calls, 0);
+    atomic_store(&failing, 1);
+    const int rc = bwi_bucket_new(bwi_env_system(), &bucket);
+    atomic_store(&failing, 0);
+    assert_int_equal(rc, BW_E_NOMEM);
+    assert_null(bucket);
+    assert_int_equal(bwi_alloc_live(), live);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_lock_and_thread_may_be_refused),
+        cmocka_unit_test(a_store_in_memory_without_its_lock_is_not_made),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

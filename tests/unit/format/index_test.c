@@ -3,6 +3,7 @@
 #include "codec_checks.h"
 #include "examples.h"
 #include "format/index.h"
+#include "format/index_parts.h"
 #include "format/limits.h"
 #include <breakwater/tensor.h>
 
@@ -331,6 +332,54 @@ static void a_group_twice_or_above_the_limit_is_refused(void **state) {
     bwi_index_builder_free(b);
     bwi_index_builder_free(NULL);
     drop_group(&a);
+}
+
+/* Their numbers alone: nobody has memory for so many. */
+static void an_index_that_would_be_too_large_is_refused_before_it_is_written(void **state) {
+    static const struct {
+        struct bwi_index_tensor tensor;
+        size_t count;
+        const char *says;
+    } cases[] = {
+        {{.dims = 16, .box_count = 16268815}, 1, "tensor \"wide\": its 16268815 boxes take more than 4 GiB"},
+        {{.dims = 16, .box_count = 16268814}, 4, NULL},
+        {{.dims = 16, .box_count = 16268814}, 5, "index: 21474835528 bytes, the limit is 17179869184"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct bwi_index_tensor tensors[5];
+        struct bwi_index_plan p = {.blocks = 77};
+        struct bw_error err = BW_ERROR_INIT;
+        for (size_t k = 0; k < 5; k++) {
+            tensors[k] = cases[i].tensor;
+            tensors[k].name = bwi_span_str("wide");
+        }
+        const int rc = bwi_index_plan(tensors, cases[i].count, &p, &err);
+        if (cases[i].says == NULL)
+            assert_ok(rc, &err);
+        else
+            assert_fails(rc, BW_E_LIMIT, &err, cases[i].says);
+        assert_int_equal(p.blocks, rc == 0 ? cases[i].count : 77);
+    }
+}
+
+static void more_boxes_than_an_index_can_hold_are_refused_before_they_are_counted(void **state) {
+    (void)state;
+    struct bw_error err = BW_ERROR_INIT;
+    struct bwi_index_builder *b = new_builder();
+    struct group g;
+    struct bwi_layout many;
+    make_group(&g, 0, 3, 0);
+    many = g.layout;
+    many.box_count = (uint32_t)BWI_INDEX_BOXES_MAX - 2;
+    assert_ok(bwi_index_builder_add(b, 0, &g.layout, &err), &err);
+    assert_fails(bwi_index_builder_add(b, 1, &many, &err), BW_E_LIMIT, &err,
+                 "index: 3 boxes and 2147483646 more, the limit is 2147483648");
+    bw_error_clear(&err);
+    assert_fails(bwi_index_builder_add(b, 1, &g.layout, &err), BW_E_STATE, &err, "an earlier group");
+    bwi_index_builder_free(b);
+    drop_group(&g);
+    assert_int_equal(bwi_alloc_live(), 0);
 }
 
 static void an_index_of_nothing_is_a_head_without_blocks(void **state) {
@@ -680,6 +729,8 @@ int main(void) {
         cmocka_unit_test(a_tensor_of_another_dtype_or_shape_is_named_with_both_sides),
         cmocka_unit_test(a_long_name_and_a_long_shape_still_tell_both_sides),
         cmocka_unit_test(a_group_twice_or_above_the_limit_is_refused),
+        cmocka_unit_test(an_index_that_would_be_too_large_is_refused_before_it_is_written),
+        cmocka_unit_test(more_boxes_than_an_index_can_hold_are_refused_before_they_are_counted),
         cmocka_unit_test(an_index_of_nothing_is_a_head_without_blocks),
         cmocka_unit_test(blocks_keep_to_their_size_and_every_name_is_found_in_its_own),
         cmocka_unit_test(a_tensor_with_more_boxes_than_a_block_takes_gets_one_of_its_own),

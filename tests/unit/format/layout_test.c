@@ -2,6 +2,7 @@
 /* Layouts: round trips, every rule in both directions, damage, and size. */
 #include "codec_checks.h"
 #include "examples.h"
+#include "format/head.h"
 #include "format/layout.h"
 #include <breakwater/tensor.h>
 
@@ -308,6 +309,21 @@ static void a_tie_names_an_earlier_equal_box_of_the_same_rank_that_is_not_tied(v
     assert_encodes(&s);
 }
 
+/* The end of every encoder. No layout that a test can hold has the 4 GiB that are its limit. */
+static void what_is_longer_than_readers_take_is_not_written(void **state) {
+    (void)state;
+    static const struct bwi_object_head head = {.what = "layout"};
+    struct bw_error err = BW_ERROR_INIT;
+    struct bwi_buf out = {0};
+    bwi_buf_put(&out, "before", 6);
+    bwi_buf_put(&out, "record", 6);
+    assert_ok(bwi_head_written(&head, &out, 6, 6, &err), &err);
+    assert_int_equal(out.len, 12);
+    assert_fails(bwi_head_written(&head, &out, 6, 5, &err), BW_E_LIMIT, &err, "layout: 6 bytes, the limit is 5");
+    assert_true(bwi_span_eq(bwi_buf_span(&out), bwi_span_str("before")));
+    bwi_buf_fini(&out);
+}
+
 static void ranks_must_ascend_and_stay_below_the_limit(void **state) {
     (void)state;
     struct sample s;
@@ -503,6 +519,7 @@ int main(void) {
         cmocka_unit_test(boxes_must_be_sorted_unique_and_of_known_tensors_and_ranks),
         cmocka_unit_test(every_tensor_needs_a_box),
         cmocka_unit_test(a_tie_names_an_earlier_equal_box_of_the_same_rank_that_is_not_tied),
+        cmocka_unit_test(what_is_longer_than_readers_take_is_not_written),
         cmocka_unit_test(ranks_must_ascend_and_stay_below_the_limit),
         cmocka_unit_test(blobs_must_be_sorted_unique_and_of_known_ranks),
         cmocka_unit_test(counts_above_their_limits_are_refused_before_anything_is_looked_at),

@@ -284,6 +284,20 @@ static void a_test_may_look_and_damage(void **state) {
     bwi_bucket_free(NULL);
 }
 
+static void an_object_for_which_there_is_no_memory_is_not_put(void **state) {
+    struct fixture *f = *state;
+    struct bwi_span got;
+    unsigned refused = 0;
+    for (bool done = false; !done; refused += !done) {
+        (void)bwi_alloc_fail_at(refused + 1);
+        done = bwi_bucket_put(f->bucket, "a", bwi_span_str("one"));
+        (void)bwi_alloc_fail_at(0);
+        assert_int_equal(bwi_bucket_get(f->bucket, "a", &got), done);
+    }
+    assert_true(refused >= 3); /* the bytes, the object, its key */
+    assert_object(A, "a", "one");
+}
+
 struct chain {
     struct bwi_store_op op;
     struct fixture *f;
@@ -344,6 +358,7 @@ int main(void) {
         CASE(a_failure_gives_nothing_out),
         CASE(an_upload_ends_with_its_finish_however_that_ends),
         CASE(a_test_may_look_and_damage),
+        CASE(an_object_for_which_there_is_no_memory_is_not_put),
         CASE(without_latency_one_turn_delivers_what_was_there),
         cmocka_unit_test(the_same_seed_meets_the_same_fate),
     };

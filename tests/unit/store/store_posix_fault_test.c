@@ -659,6 +659,50 @@ static void a_name_that_may_have_been_given_leaves_the_outcome_unknown(void **st
     }
 }
 
+/* A file that somebody cuts while it is read, or that is not as long as what was written into it. */
+static uint64_t lost_bytes;
+static int64_t pread_less(struct bwi_os *os, int fd, void *buf, size_t n, uint64_t offset) {
+    struct bwi_os *below = bwi_os_system();
+    (void)os;
+    return below->pread(below, fd, buf, n - lost_bytes, offset);
+}
+static int stat_fd_less(struct bwi_os *os, int fd, struct bwi_os_stat *ret) {
+    struct bwi_os *below = bwi_os_system();
+    (void)os;
+    const int rc = below->stat_fd(below, fd, ret);
+    if (rc == 0 && ret->type == BWI_OS_FILE) ret->size_bytes -= lost_bytes;
+    return rc;
+}
+
+static void an_object_that_is_cut_while_it_is_read_is_damaged(void **state) {
+    struct fixture *f = *state;
+    f->odd.pread = pread_less;
+    lost_bytes = 0;
+    open_fixture(f, &f->odd);
+    assert_op_ok(do_create(f));
+    lost_bytes = 7;
+    const struct bwi_store_op op = st_get(S, "a/b/k", BYTES);
+    lost_bytes = 0;
+    assert_op_fails(op, BW_E_CORRUPT, "get \"a/b/k\": ends after 9993 of 10000 bytes");
+    assert_null(op.body.ptr);
+    assert_op_ok(do_get(f));
+}
+
+static void an_upload_whose_file_is_shorter_than_what_was_written_gets_no_name(void **state) {
+    struct fixture *f = *state;
+    f->odd.stat_fd = stat_fd_less;
+    lost_bytes = 0;
+    open_fixture(f, &f->odd);
+    assert_op_ok(st_create(S, "a/b/warm", ""));
+    lost_bytes = 1;
+    const struct bwi_store_op op = do_upload(f);
+    lost_bytes = 0;
+    assert_op_fails(op, BW_E_INTERNAL, "finish \"a/b/k\": the file has 9999 bytes, expected 10000");
+    assert_int_equal(look(f, "a/b/k"), 0);
+    assert_int_equal(rig_hidden_files(f->dir), 0);
+    assert_op_ok(do_upload(f));
+}
+
 /* The directory goes away between its making and its use, `vanishings` times. */
 static int vanishings;
 static int rmdir_path(const char *path) {
@@ -768,6 +812,8 @@ int main(void) {
         CASE(without_either_creating_is_an_error_that_leaves_nothing),
         CASE(a_link_that_was_made_counts_whatever_the_answer),
         CASE(a_lock_is_taken_again_where_only_writers_can_lock),
+        CASE(an_object_that_is_cut_while_it_is_read_is_damaged),
+        CASE(an_upload_whose_file_is_shorter_than_what_was_written_gets_no_name),
         CASE(a_name_that_may_have_been_given_leaves_the_outcome_unknown),
         CASE(a_directory_that_vanishes_is_made_again),
         CASE(a_directory_made_anew_is_synced_though_its_inode_number_is_an_old_one),
