@@ -119,19 +119,32 @@ def try_one(mutant, tests):
         path.write_text(sound)
 
 
+def means(name, mutant):
+    return name in mutant.name or name in mutant.test
+
+
 def main(argv):
+    if wrong := [a for a in argv if a.startswith("-") and a not in ("--list", "--check")]:
+        print(f"unknown option {wrong[0]}\n{__doc__}", file=sys.stderr)
+        return 2
     names = [a for a in argv if not a.startswith("--")]
     mutants = load()
     wrong = list(complaints(mutants))
     print("\n".join(wrong), end="\n" if wrong else "")
-    chosen = [m for m in mutants if not names or any(n in m.name or n in m.test for n in names)]
+    chosen = [m for m in mutants if not names or any(means(n, m) for n in names)]
+    unknown = [n for n in names if not any(means(n, m) for m in mutants)]
+    for name in unknown:
+        print(f"failed: {name}: no such mutant or test; ./dev mutants --list shows all", flush=True)
+    wrong += unknown
     if "--list" in argv:
-        print("\n".join(f"{m.test:24} {m.name}" for m in chosen))
+        for m in chosen:
+            print(f"{m.test:24} {m.name}")
     if "--check" in argv or "--list" in argv:
         return 1 if wrong else 0
-    copy_tree()
-    tests = configure()
-    caught = 0
+    tests, caught = {}, 0
+    if chosen:
+        copy_tree()
+        tests = configure()
     for mutant in chosen:
         start = time.time()
         how, what = try_one(mutant, tests)

@@ -170,17 +170,34 @@ def complaints():
             yield f"{path.name}: no run of the suite expects it to hold"
 
 
+def unknown(names, large):
+    """What is said of each name that is part of no run's."""
+    for name in names:
+        meant = [r for r in RUNS if name in r.name]
+        if not meant:
+            yield f"{name}: no such run; ./dev model --list shows all"
+        elif not large and all(r.large for r in meant):
+            yield f"{name}: only large runs; ./dev model --large runs them"
+
+
 def main(argv):
+    if wrong := [a for a in argv if a.startswith("-") and a not in ("--large", "--list", "--check")]:
+        print(f"unknown option {wrong[0]}\n{__doc__}", file=sys.stderr)
+        return 2
     if "--check" in argv:
         wrong = list(complaints())
         print("\n".join(wrong), end="\n" if wrong else "")
         return 1 if wrong else 0
     large, listing = "--large" in argv, "--list" in argv
     names = [a for a in argv if not a.startswith("--")]
+    missing = list(unknown(names, large))
+    for line in missing:
+        print(f"failed: {line}", file=sys.stderr if listing else sys.stdout)
     runs = [r for r in RUNS if (large or not r.large) and (not names or any(n in r.name for n in names))]
     if listing:
-        print("\n".join(f"{r.want:6} {r.name}" for r in runs))
-        return 0
+        for r in runs:
+            print(f"{r.want:6} {r.name}")
+        return 1 if missing else 0
     failed = 0
     workers = 1 if large else os.cpu_count() or 1
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:
@@ -188,8 +205,9 @@ def main(argv):
             good = got == run.want
             failed += not good
             print(f"{'ok' if good else 'FAILED'}: {run.name}: {got} ({facts}, {seconds:.1f} s)", flush=True)
-    print(f"{len(runs) - failed} passed, {failed} failed")
-    return 1 if failed or not runs else 0
+    failed += len(missing)
+    print(f"{len(runs) + len(missing) - failed} passed, {failed} failed")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
