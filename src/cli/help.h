@@ -3,6 +3,8 @@
 #ifndef BW_CLI_HELP_H
 #define BW_CLI_HELP_H
 
+#include <stdio.h>
+
 #include "cli/out.h"
 #include "cli/table.h"
 
@@ -17,6 +19,8 @@ void cli_option_text(struct cli_buf *b, enum cli_opt opt);
 
 /* The hidden verb __man: page "breakwater" or a verb's name, in man(7) format. BW_E_NOTFOUND: no such page. */
 int cli_man_print(const char *page, struct bw_error *err);
+/* Text as troff shows it; `line_start`: a dot or an apostrophe would be a request. */
+void cli_man_text(FILE *to, const char *text, bool line_start);
 /* Names of all pages, one a line. */
 void cli_man_list(void);
 

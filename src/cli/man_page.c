@@ -8,19 +8,22 @@
 /* Of the last change to a text that the pages are made from; not the day of the build, so that pages stay equal. */
 #define MAN_DATE "2026-11-29"
 
-/* Text as troff shows it; `line_start`: a dot or an apostrophe would be a request. */
-static void roff(const char *text, bool line_start) {
-    if (line_start && (*text == '.' || *text == '\'')) (void)fputs("\\&", stdout);
+void cli_man_text(FILE *to, const char *text, bool line_start) {
+    if (line_start && (*text == '.' || *text == '\'')) (void)fputs("\\&", to);
     for (; *text != '\0'; text++) {
         if (*text == '\\')
-            (void)fputs("\\e", stdout);
+            (void)fputs("\\e", to);
         else if (*text == '-')
-            (void)fputs("\\-", stdout);
+            (void)fputs("\\-", to);
         else if (*text == '\'')
-            (void)fputs("\\(aq", stdout);
+            (void)fputs("\\(aq", to);
         else
-            (void)fputc(*text, stdout);
+            (void)fputc(*text, to);
     }
+}
+
+static void roff(const char *text, bool line_start) {
+    cli_man_text(stdout, text, line_start);
 }
 
 static void roff_line(const char *text) {

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "cli/folder.h"
@@ -172,30 +171,11 @@ static void an_errno_becomes_the_status_that_fits(void **state) {
     }
 }
 
-static void out_of_memory_the_command_ends_with_a_word(void **state) {
-    int ends[2], status = 0;
-    char said[100] = "";
-    (void)state;
-    assert_int_equal(pipe(ends), 0);
-    const pid_t pid = fork();
-    if (pid == 0) {
-        (void)dup2(ends[1], STDERR_FILENO);
-        cli_out_of_memory();
-    }
-    (void)close(ends[1]);
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
-    assert_true(read(ends[0], said, sizeof said - 1) > 0);
-    assert_string_equal(said, "breakwater: out of memory\n");
-    (void)close(ends[0]);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_index_names_files_of_one_export_whatever_fails),
         cmocka_unit_test(without_that_call_nobody_elses_file_is_replaced_either),
         cmocka_unit_test(an_errno_becomes_the_status_that_fits),
-        cmocka_unit_test(out_of_memory_the_command_ends_with_a_word),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

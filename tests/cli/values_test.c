@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How the command reads numbers, sizes, durations and names, and how it writes them. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/args.h"
 #include "cli/export.h"
+#include "cli/help.h"
 #include "cli/out.h"
 #include "test.h"
 
@@ -171,8 +173,29 @@ static void the_nearest_word_is_found_if_it_is_near(void **state) {
     assert_null(cli_nearest("a-word-of-more-than-thirty-one-letters", names));
 }
 
+static void text_for_a_manual_page_is_shown_as_it_is_written(void **state) {
+    static const struct {
+        const char *text;
+        bool line_start;
+        const char *want;
+    } texts[] = {{".SH", true, "\\&.SH"},   {".SH", false, ".SH"},         {"'s", true, "\\&\\(aqs"},
+                 {"C:\\a", true, "C:\\ea"}, {"--yes", false, "\\-\\-yes"}, {"", true, ""}};
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        char *got = NULL;
+        size_t n = 0;
+        FILE *to = open_memstream(&got, &n);
+        assert_non_null(to);
+        cli_man_text(to, texts[i].text, texts[i].line_start);
+        assert_int_equal(fclose(to), 0);
+        assert_string_equal(got, texts[i].want);
+        free(got);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(text_for_a_manual_page_is_shown_as_it_is_written),
         cmocka_unit_test(sizes_are_read_with_their_units),
         cmocka_unit_test(durations_need_a_unit),
         cmocka_unit_test(numbers_are_decimal_and_fit_into_64_bits),
