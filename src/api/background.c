@@ -145,16 +145,16 @@ static bool run_commands(struct bw_checkpointer *ck) {
     return any;
 }
 
-/* Everything that only the loop's thread uses. */
+/* Everything that only the loop's thread uses once the handle is given up. */
 static void free_inside(struct bw_checkpointer *ck) {
     bwi_session_free(ck->session);
     ck->session = NULL;
     bwi_host_close(&ck->host);
+    bwi_eventfd_close(ck->event_fd);
 }
 
 static void engine_free(struct bw_checkpointer *ck) {
     free_inside(ck);
-    bwi_eventfd_close(ck->event_fd);
     while (ck->shared.saves) {
         struct bw_save *v = ck->shared.saves;
         ck->shared.saves = v->next;
@@ -179,7 +179,7 @@ static void *engine_main(void *arg) {
         bool abandoned = ck->shared.abandoned;
         bwi_engine_unlock(ck);
         if (!end) continue;
-        if (abandoned) free_inside(ck); /* the rest stays: whoever gave up may still be leaving its lock */
+        if (abandoned) free_inside(ck); /* the memory stays: whoever gave up may still be leaving its lock */
         return NULL;
     }
 }

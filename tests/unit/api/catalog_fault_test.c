@@ -379,12 +379,118 @@ static void of_two_repairs_at_once_one_begins_the_era(void **state) {
     }
 }
 
+static char aside[900]; /* where an entry lies that is made in between */
+
+static void another_decides(void) {
+    assert_int_equal(rename(aside, entry_path(1, STEPS + 3)), 0);
+}
+
+/* Whoever read the log before its newest entry was damaged: what that one decides is decided, and no era begins. */
+static void a_repair_begins_no_era_once_somebody_has_decided_more(void **state) {
+    struct bw_error err = BW_ERROR_INIT;
+    struct bw_list *list = NULL;
+    struct bw_checkpointer *ck = NULL;
+    (void)state;
+    begin();
+    open_launch("two", &ck);
+    save_step(ck, STEPS + 1);
+    assert_ok(bw_checkpointer_close(ck, WAIT_MS, &err), &err);
+    (void)snprintf(aside, sizeof aside, "%s/aside", root);
+    assert_int_equal(rename(entry_path(1, STEPS + 3), aside), 0);
+    flip(entry_path(1, STEPS + 2));
+    arm(1, BWI_STORE_CREATE, "/history/000001.", another_decides);
+    assert_ok(repair(&list, &err), &err);
+    assert_true(disarm());
+    assert_true(says(list, 1, "the history has moved meanwhile: nothing was done"));
+    bw_list_free(list);
+    assert_int_equal(access(entry_path(2, STEPS + 4), F_OK), -1);
+    open_launch("three", &ck);
+    save_step(ck, STEPS + 2);
+    assert_ok(bw_checkpointer_close(ck, WAIT_MS, &err), &err);
+    for (uint64_t step = 1; step <= STEPS + 2; step++) check_step(step);
+    end();
+}
+
+/* --- what one launch left to the next ---- */
+
+static void remove_all(const char *pattern) {
+    glob_t found;
+    assert_int_equal(glob(pattern, 0, NULL, &found), 0);
+    for (size_t i = 0; i < found.gl_pathc; i++) assert_int_equal(unlink(found.gl_pathv[i]), 0);
+    globfree(&found);
+}
+
+static char *checkpoint_path(const char *base, uint64_t step, const char *part) {
+    static char pattern[900];
+    (void)snprintf(pattern, sizeof pattern, "%s/runs/run/checkpoints/%020llu.*/%s", base, (unsigned long long)step,
+                   part);
+    return pattern;
+}
+
+/* The newest step is no longer committed: as if its launch had ended before. */
+static void uncommit_newest(void) {
+    assert_int_equal(unlink(entry_path(1, STEPS + 1)), 0);
+    remove_all(checkpoint_path(remote, STEPS, "manifest.*"));
+}
+
+static void a_group_that_cannot_be_drained_is_told_and_the_next_drain_copies_it(void **state) {
+    struct bw_error err = BW_ERROR_INIT;
+    struct bw_list *list = NULL;
+    (void)state;
+    begin();
+    uncommit_newest();
+    remove_all(checkpoint_path(remote, STEPS, "groups/*"));
+    arm(1, BWI_STORE_CREATE, "/groups/", NULL);
+    assert_ok(bw_catalog_drain(fault.catalog, "run", &list, &err), &err);
+    assert_true(disarm());
+    assert_true(says(list, 2, "injected failure"));
+    assert_true(tells_io(list));
+    bw_list_free(list);
+    assert_ok(bw_catalog_drain(fault.catalog, "run", &list, &err), &err);
+    assert_true(says(list, 0, "copied to the authority"));
+    bw_list_free(list);
+    the_job_goes_on();
+    end();
+}
+
+/* A launch goes on from a step of the one before and commits it; that entry is damaged, and in the end the step, too.
+ */
+static void a_repair_takes_up_what_a_launch_went_on_from_if_it_is_sound(void **state) {
+    (void)state;
+    for (int sound = 1; sound >= 0; sound--) {
+        struct bw_error err = BW_ERROR_INIT;
+        struct bw_list *list = NULL;
+        struct bw_checkpointer *ck = NULL;
+        glob_t found;
+        begin();
+        uncommit_newest();
+        open_launch("two", &ck);
+        assert_ok(bw_checkpointer_close(ck, WAIT_MS, &err), &err);
+        check_step(STEPS); /* register, and the commit of what it goes on from */
+        flip(entry_path(1, STEPS + 2));
+        assert_int_equal(glob(checkpoint_path(remote, STEPS, "groups/*"), 0, NULL, &found), 0);
+        if (!sound) flip(found.gl_pathv[0]);
+        globfree(&found);
+        assert_ok(repair(&list, &err), &err);
+        if (sound) assert_true(says(list, 0, "complete: it becomes live"));
+        if (!sound) assert_true(says(list, 1, "not taken up: "));
+        assert_true(says(list, 0, "era 2 has begun from entry 000001."));
+        bw_list_free(list);
+        for (uint64_t step = 1; step < STEPS; step++) check_step(step);
+        if (sound) check_step(STEPS);
+        end();
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_store_call_of_a_verb_may_fail),
         cmocka_unit_test(any_store_call_of_a_repair_may_fail_and_the_next_one_ends_it),
         cmocka_unit_test(a_repair_in_whose_way_something_lies_names_it),
         cmocka_unit_test(of_two_repairs_at_once_one_begins_the_era),
+        cmocka_unit_test(a_repair_begins_no_era_once_somebody_has_decided_more),
+        cmocka_unit_test(a_group_that_cannot_be_drained_is_told_and_the_next_drain_copies_it),
+        cmocka_unit_test(a_repair_takes_up_what_a_launch_went_on_from_if_it_is_sound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,7 +9,9 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -23,6 +25,7 @@ static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool shut;
+    bool writes;     /* only what makes a file hangs */
     const char *end; /* of the paths that hang; NULL: all do */
 } gate = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 static pthread_t test_thread;
@@ -40,7 +43,8 @@ __attribute__((visibility("default"))) int openat(int dirfd, const char *path, i
     va_end(args);
     if (!pthread_equal(pthread_self(), test_thread)) {
         pthread_mutex_lock(&gate.lock);
-        while (gate.shut && ends_with(path, gate.end)) pthread_cond_wait(&gate.changed, &gate.lock);
+        while (gate.shut && ends_with(path, gate.end) && (!gate.writes || (flags & O_CREAT) != 0))
+            pthread_cond_wait(&gate.changed, &gate.lock);
         pthread_mutex_unlock(&gate.lock);
     }
     return (int)syscall(SYS_openat, dirfd, path, flags, mode);
@@ -52,6 +56,15 @@ static void set_gate(bool shut, const char *end) {
     gate.end = end;
     pthread_cond_broadcast(&gate.changed);
     pthread_mutex_unlock(&gate.lock);
+}
+
+/* How far the library's clock is behind the one that waits go by: a wait of that much more takes no longer. */
+static atomic_uint behind_s;
+
+__attribute__((visibility("default"))) int clock_gettime(clockid_t clock, struct timespec *ret) {
+    const long rc = syscall(SYS_clock_gettime, clock, ret);
+    if (rc == 0 && clock == CLOCK_MONOTONIC) ret->tv_sec -= (time_t)atomic_load(&behind_s);
+    return (int)rc;
 }
 
 /* ---- what is left ---- */
@@ -90,18 +103,18 @@ static void await_left(struct left before) {
 static char remote[600];
 static struct bw_resumed made; /* the checkpoint of step 1 */
 
-static void save_step(uint64_t step) {
+static void save_in(const char *run, const char *local, uint64_t step) {
     struct bw_error err = BW_ERROR_INIT;
     struct bw_options o = BW_OPTIONS_INIT;
     struct bw_checkpointer *ck = NULL;
     struct bw_save *save = NULL;
     char launch[32];
     (void)snprintf(launch, sizeof launch, "launch-%u", (unsigned)step);
-    o.run = "run", o.job = "job", o.launch = launch, o.world = 1, o.remote_url = remote;
+    o.run = run, o.job = "job", o.launch = launch, o.world = 1, o.remote_url = remote, o.local_url = local;
     o.memory_budget_bytes = UINT64_C(64) << 20;
     o.flags = BW_ALLOW_SAME_DEVICE | BW_ALLOW_NODE_LOCAL;
     assert_ok(bw_checkpointer_open(&o, &ck, &err), &err);
-    if (step > 1) bw_checkpointer_resumed(ck, &made);
+    if (step == 2) bw_checkpointer_resumed(ck, &made);
     assert_ok(bw_save_begin(ck, step, &save, &err), &err);
     assert_ok(bw_save_blob(save, "bytes", "abc", 3, &err), &err);
     assert_ok(bw_save_start(save, &err), &err);
@@ -114,8 +127,8 @@ static int make_store(void **state) {
     (void)state;
     test_thread = pthread_self();
     (void)snprintf(remote, sizeof remote, "%s/hangs", test_mkdir());
-    save_step(1);
-    save_step(2);
+    save_in("run", NULL, 1);
+    save_in("run", NULL, 2);
     return 0;
 }
 
@@ -230,6 +243,71 @@ static void signs_of_life_keep_a_call_going(void **state) {
     bw_catalog_close(catalog);
 }
 
+/* Its own deadline can end no call that hangs in the kernel: half a minute behind it the launch is left alone. */
+static void opening_a_launch_whose_call_never_comes_back_ends(void **state) {
+    (void)state;
+    const struct left before = count_left();
+    struct bw_error err = BW_ERROR_INIT;
+    struct bw_options o = BW_OPTIONS_INIT;
+    struct bw_checkpointer *ck = NULL;
+    o.run = "run", o.job = "job", o.launch = "hangs", o.world = 1, o.remote_url = remote;
+    o.memory_budget_bytes = UINT64_C(64) << 20;
+    o.flags = BW_ALLOW_SAME_DEVICE | BW_ALLOW_NODE_LOCAL;
+    o.open_timeout_ms = SHORT_MS;
+    set_gate(true, "history");
+    atomic_store(&behind_s, 30);
+    const int rc = bw_checkpointer_open(&o, &ck, &err);
+    atomic_store(&behind_s, 0);
+    assert_fails(rc, BW_E_TIMEOUT, &err, "open run \"run\": a tier does not answer");
+    assert_null(ck);
+    set_gate(false, NULL);
+    await_left(before);
+}
+
+static void remove_from_authority(const char *pattern) {
+    char command[900];
+    (void)snprintf(command, sizeof command, "rm -r %s/runs/drained/%s", remote, pattern);
+    assert_int_equal(system(command), 0);
+}
+
+/* A step that the local tier has and the authority does not: as if nobody had ever drained it. */
+static void a_drain_that_nobody_waits_for_copies_and_commits_nothing_more(void **state) {
+    (void)state;
+    struct bw_error err = BW_ERROR_INIT;
+    struct bw_list *list = NULL;
+    struct bw_run_info run;
+    struct bw_finding f;
+    char local[700];
+    (void)snprintf(local, sizeof local, "%s-local", remote);
+    save_in("drained", local, 3);
+    remove_from_authority("history/*2.json");
+    remove_from_authority("checkpoints/*");
+    remove_from_authority("data/*");
+    struct bw_catalog_options o = BW_CATALOG_OPTIONS_INIT;
+    struct bw_catalog *catalog = NULL;
+    o.remote_url = remote, o.local_url = local;
+    o.memory_budget_bytes = UINT64_C(64) << 20;
+    o.io_timeout_ms = SHORT_MS;
+    assert_ok(bw_catalog_open(&o, &catalog, &err), &err);
+    gate.writes = true;
+    set_gate(true, NULL);
+    assert_fails(bw_catalog_drain(catalog, "drained", &list, &err), BW_E_TIMEOUT, &err, "no answer for 1000 ms");
+    set_gate(false, NULL);
+    gate.writes = false;
+    int rc = BW_E_TIMEOUT;
+    for (int i = 0; i < 1000 && rc == BW_E_TIMEOUT; i++) rc = bw_catalog_run(catalog, "drained", &run, &err);
+    assert_ok(rc, &err);
+    assert_int_equal(run.live, 0);
+    assert_ok(bw_catalog_drain(catalog, "drained", &list, &err), &err);
+    assert_true(bw_list_finding(list, 0, &f));
+    assert_string_equal(f.message, "copied to the authority");
+    bw_list_free(list);
+    assert_ok(bw_catalog_run(catalog, "drained", &run, &err), &err);
+    assert_int_equal(run.live, 1);
+    bw_catalog_close(catalog);
+    test_rmdir(local);
+}
+
 /* How often a check of a tier is told of with a status. */
 static unsigned tells(const struct bw_list *list, const char *tier, const char *check, int status, const char *text) {
     struct bw_finding f;
@@ -273,6 +351,8 @@ int main(void) {
         cmocka_unit_test(what_nobody_waits_for_any_more_changes_nothing),
         cmocka_unit_test(signs_of_life_keep_a_call_going),
         cmocka_unit_test(the_doctor_finds_what_hangs_and_examines_the_other_tier),
+        cmocka_unit_test(opening_a_launch_whose_call_never_comes_back_ends),
+        cmocka_unit_test(a_drain_that_nobody_waits_for_copies_and_commits_nothing_more),
     };
     return cmocka_run_group_tests(tests, make_store, drop_store);
 }

@@ -5,8 +5,10 @@
 #include "sanitized.h"
 #include "test.h"
 #include <breakwater/breakwater.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define STEPS   3u
 #define BYTES   6000u
@@ -184,6 +186,71 @@ static void any_allocation_of_a_catalogs_open_may_fail(void **state) {
     assert_true(n > 10);
 }
 
+/* The newest entry is damaged, and what it committed is found: a look at what a repair would do. */
+static bool try_to_mend(struct bw_catalog *c, unsigned long n) {
+    struct bw_error err = BW_ERROR_INIT;
+    struct bw_list *list = NULL;
+    struct bw_finding f;
+    bool found = false;
+    const long live = bwi_alloc_live();
+    (void)bwi_alloc_fail_at(n);
+    const int rc = bw_catalog_repair(c, "broken", 0, &list, &err);
+    const bool reached = bwi_alloc_fail_at(0) >= n;
+    for (size_t i = 0; bw_list_finding(list, i, &f); i++)
+        found = found || strstr(f.message, "complete: it would become live") != NULL;
+    if (rc != 0) assert_fails(rc, BW_E_NOMEM, &err, "memory");
+    assert_int_equal(rc == 0, found); /* no era would begin without it */
+    bw_list_free(list);
+    assert_int_equal(bwi_alloc_live(), live);
+    return reached;
+}
+
+static void any_allocation_of_a_repair_of_the_history_may_fail(void **state) {
+    struct bw_error err = BW_ERROR_INIT;
+    struct bw_checkpointer *ck = NULL;
+    char path[900];
+    unsigned long n = 1;
+    (void)state;
+    assert_ok(open_launch("broken", &ck, &err), &err);
+    assert_ok(save_step(ck, 1, &err), &err);
+    assert_ok(bw_checkpointer_close(ck, WAIT_MS, &err), &err);
+    (void)snprintf(path, sizeof path, "%s/runs/broken/history/%06u.%020u.json", remote, 1u, 2u);
+    assert_int_equal(truncate(path, 100), 0);
+    struct bw_catalog *c = catalog();
+    while (try_to_mend(c, n)) n += FULL_OR(1, 5);
+    assert_true(n > 50);
+    bw_catalog_close(c);
+}
+
+/* Of a store in memory: its racers take turns in an order of their own, so the last allocations are looked for from the
+ * end. */
+static bool try_to_examine(unsigned long n, unsigned long *ret_made) {
+    struct bw_error err = BW_ERROR_INIT;
+    struct bw_list *list = NULL;
+    struct bw_doctor_options o = BW_DOCTOR_OPTIONS_INIT;
+    o.remote_url = "memory:examined";
+    const long live = bwi_alloc_live();
+    (void)bwi_alloc_fail_at(n);
+    const int rc = bw_doctor(&o, &list, &err);
+    *ret_made = bwi_alloc_fail_at(0);
+    if (rc != 0) assert_fails(rc, BW_E_NOMEM, &err, "memory");
+    check_findings(list);
+    bw_list_free(list);
+    assert_int_equal(bwi_alloc_live(), live);
+    return rc == 0;
+}
+
+static void any_allocation_of_an_examination_may_fail(void **state) {
+    unsigned long made = 0, ignored = 0;
+    unsigned refused = 0;
+    (void)state;
+    assert_true(try_to_examine(ULONG_MAX, &made));
+    assert_true(made > 100);
+    for (unsigned long n = 1; n + 12 < made; n += made / FULL_OR(40, 10)) (void)try_to_examine(n, &ignored);
+    for (unsigned long n = made - 12; n <= made; n++) refused += !try_to_examine(n, &ignored);
+    assert_true(refused >= 1); /* what was found, and the list of it */
+}
+
 /* ---- readers ---- */
 
 static bool try_to_read(unsigned long n) {
@@ -298,6 +365,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_allocation_of_a_catalog_may_fail),
         cmocka_unit_test(any_allocation_of_a_catalogs_open_may_fail),
+        cmocka_unit_test(any_allocation_of_a_repair_of_the_history_may_fail),
+        cmocka_unit_test(any_allocation_of_an_examination_may_fail),
         cmocka_unit_test(any_allocation_of_a_reader_may_fail),
         cmocka_unit_test(any_allocation_of_a_resumed_reader_may_fail),
         cmocka_unit_test(any_allocation_of_a_launch_may_fail),
