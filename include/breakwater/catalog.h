@@ -223,7 +223,7 @@ struct bw_finding {
     char id[BW_ID_BYTES]; /**< checkpoint, or "" */
     char object[512];     /**< key of the object, or the name of what was examined */
     char tensor[256];     /**< tensor that is hit, cut if longer; or "" */
-    char message[400];    /**< one line */
+    char message[400];    /**< one line; of a longer one whole words and "..." */
 };
 /** The i-th finding. */
 BW_API bool bw_list_finding(const struct bw_list *list, size_t i, struct bw_finding *ret_finding);

@@ -303,7 +303,7 @@ static int drain_held(struct bw_catalog *c, const struct bwi_entry *e, const str
         int rc = bwi_block_on(&c->host, &d.task, &de);
         if (is_given_up(c)) return given_up(err);
         if (rc < 0)
-            bwi_findings_add(f, 2, rc, "local", &s->id, object, "", "%.380s", de.message);
+            bwi_findings_add(f, 2, rc, "local", &s->id, object, "", "%s", de.message);
         else
             bwi_findings_add(f, 0, 0, "local", &s->id, object, "",
                              d.was_complete ? "was in the authority already" : "copied to the authority");

@@ -73,7 +73,7 @@ static int take_entry(struct walk *w, uint32_t era, uint64_t n, struct bw_error 
         w->damage++;
         w->damaged_n = n;
         w->damaged_at = w->f->count;
-        bwi_findings_add(w->f, 2, rc, "remote", NULL, key.s, "", "%.380s", e.message);
+        bwi_findings_add(w->f, 2, rc, "remote", NULL, key.s, "", "%s", e.message);
     }
     look_for_gap(w, n);
     w->known = rc == 0 && !end;

@@ -173,7 +173,7 @@ static int add_found(struct repair *p, const struct bwi_entry *e, const struct b
         (void)bwi_error_wrap(&me, "the damaged entry may have committed it");
         return bwi_error_copy(err, &me);
     }
-    if (rc < 0) bwi_findings_add(f, 1, rc, "remote", id, "checkpoint", "", "not taken up: %.360s", me.message);
+    if (rc < 0) bwi_findings_add(f, 1, rc, "remote", id, "checkpoint", "", "not taken up: %s", me.message);
     rc = rc == 0 && m.result == BWI_COMMIT_DONE ? keep_found(p, &m.kept, f, err) : 0;
     bwi_commit_fini(&m);
     return rc;
@@ -271,7 +271,7 @@ static int repair_era(struct bw_catalog *c, const struct bwi_head *found, const 
                              .uuid = bwi_uuid_random(env),
                              .nonce = (uint32_t)env->random_u64(env)}};
     struct bwi_key key = bwi_key_entry(c->host.ctx.run, found->damaged_era, found->damaged_n);
-    bwi_findings_add(f, dry ? 2 : 1, BW_E_CORRUPT, "remote", NULL, key.s, "", "the newest entry is damaged: %.300s",
+    bwi_findings_add(f, dry ? 2 : 1, BW_E_CORRUPT, "remote", NULL, key.s, "", "the newest entry is damaged: %s",
                      found->damage);
     p.gone = bwi_calloc(e->live_count + e->shelved_count + 1, sizeof *p.gone);
     int rc = p.gone ? 0 : bwi_error_nomem(err, e->live_count * sizeof *p.gone, "repair");
@@ -340,7 +340,7 @@ static void say_archive(struct bw_catalog *c, const struct bwi_head *head, struc
     const struct bwi_key key = bwi_key_entry(c->host.ctx.run, head->damaged_era, head->damaged_n);
     bwi_findings_add(f, 2, BW_E_CORRUPT, "remote", NULL, key.s, "",
                      "the newest entry of this archive is damaged: copy it again from the store that decides; if there "
-                     "is none any more, remove it here and promote: %.200s",
+                     "is none any more, remove it here and promote: %s",
                      head->damage);
 }
 
@@ -361,8 +361,9 @@ static int say_not(struct bw_catalog *c, const struct bwi_head *head, struct bwi
         const bool entry = strstr(x->object, "/history/") != NULL;
         if (x->severity == 0 || (entry && x->severity == 1)) continue; /* an era was begun without that one */
         if (head->damaged && strcmp(x->object, newest.s) == 0) continue;
-        bwi_findings_add(f, x->severity, x->status, x->tier, NULL, x->object, "", "%.280s; not to be mended: %s",
-                         x->message, why_it_stays(x->severity, archive));
+        char text[BWI_FINDING_TEXT_BYTES];
+        bwi_finding_not_mended(x->object, x->message, why_it_stays(x->severity, archive), text);
+        bwi_findings_add(f, x->severity, x->status, x->tier, NULL, x->object, "", "%s", text);
     }
     if (found.failed) rc = bwi_error_nomem(err, sizeof *found.list, "list of findings");
     bwi_findings_fini(&found);

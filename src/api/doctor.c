@@ -171,7 +171,7 @@ static void race_with(struct race *r, const char *url, struct bwi_host *h, struc
     if (bwi_block_do(h, r->tier, BWI_STORE_DELETE_PREFIX, r->prefix, BWI_SPAN_NONE, NULL, &e) < 0 &&
         r->error.status == 0)
         bwi_findings_add(f, 2, e.status, bwi_tier_name(r->tier), NULL, r->prefix, NULL,
-                         "what was written for the examination is left behind: %.300s", e.message);
+                         "what was written for the examination is left behind: %s", e.message);
 }
 
 static int race_tier(enum bwi_tier tier, const char *url, struct bwi_host *h, struct bwi_findings *f,
@@ -304,8 +304,7 @@ static int cannot_open(const struct bwi_diagnose_tier *t, const struct bw_error 
         (void)bwi_error_wrap(err, "%s tier", bwi_tier_name(t->tier));
         return s;
     }
-    bwi_findings_add(f, 2, s, bwi_tier_name(t->tier), NULL, "store", NULL, "the tier cannot be used: %.350s",
-                     e->message);
+    bwi_findings_add(f, 2, s, bwi_tier_name(t->tier), NULL, "store", NULL, "the tier cannot be used: %s", e->message);
     return 0;
 }
 

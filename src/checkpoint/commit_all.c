@@ -165,11 +165,11 @@ static enum bwi_step grouped(struct bwi_commit_all *a) {
 static void tell(struct bwi_findings *f, const struct bwi_commit *m) {
     const struct bw_error *e = &m->task.error;
     if (e->status < 0)
-        bwi_findings_add(f, 2, e->status, "remote", &m->id, "commit", "", "%.380s", e->message);
+        bwi_findings_add(f, 2, e->status, "remote", &m->id, "commit", "", "%s", e->message);
     else if (m->result == BWI_COMMIT_DONE)
         bwi_findings_add(f, 0, 0, "remote", &m->id, "commit", "", "committed");
     else if (m->result == BWI_COMMIT_ABORTED)
-        bwi_findings_add(f, 1, BW_E_ABORTED, "remote", &m->id, "commit", "", "aborted: %.360s", m->reason);
+        bwi_findings_add(f, 1, BW_E_ABORTED, "remote", &m->id, "commit", "", "aborted: %s", m->reason);
     else if (m->missing == 0)
         bwi_findings_add(f, 1, 0, "remote", &m->id, "commit", "", "an earlier try of its step is not decided");
     else

@@ -167,8 +167,10 @@ static void say_store(const struct bwi_diagnose_tier *t, struct bwi_findings *f)
 void bwi_diagnose_tier(const struct bwi_diagnose_tier *t, struct bwi_findings *f) {
     const char *tier = bwi_tier_name(t->tier);
     struct reason r;
-    bwi_findings_add(f, 0, 0, tier, NULL, "store", NULL, "%.300s%s", t->url,
-                     t->made ? " was not there; it was made for this examination and is gone again" : "");
+    bwi_findings_add(f, t->made ? 1 : 0, 0, tier, NULL, "store", NULL, "%.200s%s", t->url,
+                     t->made ? " does not exist: a launch would make it, unless a mount is missing there or the URL is "
+                               "wrong; it was made for this examination and is gone again"
+                             : "");
     if (t->dir == 0) {
         bwi_findings_add(f, 0, 0, tier, NULL, "file system", NULL, "%s on device %" PRIx64 ", %s", t->found.fs_name,
                          t->found.device,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A list of findings: plain rows, each cut to its size between characters and on one line, whatever names it
- * holds. */
+/* A list of findings: plain rows, each on one line and cut to its size, whatever names it holds. Names are cut between
+ * characters, messages between words, with a sign that there was more. */
 #include "base/error.h"
+#include "base/text.h"
 #include "base/vec.h"
 #include "checkpoint/context.h"
 #include "checkpoint/verify.h"
@@ -14,18 +15,59 @@ void bwi_findings_fini(struct bwi_findings *f) {
     *f = (struct bwi_findings){0};
 }
 
+#define MORE " ..."
+
+/* The length of the longest beginning of at most `max` bytes that ends between characters. */
+static size_t cut_between_characters(const char *text, size_t max) {
+    size_t n = strlen(text);
+    if (n > max) n = max;
+    while (n > 0 && ((uint8_t)text[n] & 0xc0) == 0x80) n--;
+    return n;
+}
+
 /* Copies what fits, not half a character, and nothing that begins a second line. */
 static void put(char *to, size_t to_bytes, const char *text) {
     struct bw_error clean = BW_ERROR_INIT;
     if (text == NULL) return;
     (void)bwi_error_set(&clean, BW_E_INTERNAL, "%s", text);
-    size_t n = strlen(clean.message);
-    if (n >= to_bytes) {
-        n = to_bytes - 1;
-        while (n > 0 && ((uint8_t)clean.message[n] & 0xc0) == 0x80) n--;
-    }
+    const size_t n = cut_between_characters(clean.message, to_bytes - 1);
     memcpy(to, clean.message, n);
     to[n] = '\0';
+}
+
+/* Copies a sentence; of one that does not fit the words that do, and MORE. A word that fills it all is cut. */
+static void put_words(char *to, size_t to_bytes, const char *text) {
+    if (strlen(text) < to_bytes) {
+        memcpy(to, text, strlen(text) + 1);
+        return;
+    }
+    const size_t max = cut_between_characters(text, to_bytes - sizeof MORE);
+    size_t n = max;
+    while (n > 0 && text[n] != ' ') n--;
+    if (n < max / 2) n = max;
+    memcpy(to, text, n);
+    memcpy(to + n, MORE, sizeof MORE);
+}
+
+void bwi_finding_about(const char *object, const char *found, char ret[BWI_FINDING_TEXT_BYTES]) {
+    char name[sizeof(((struct bw_finding *)0)->object) + 3];
+    char text[BW_ERROR_MESSAGE_BYTES];
+    const char *at = bwi_format(name, sizeof name, " \"%s\"", object) ? strstr(found, name) : NULL;
+    const size_t before = at == NULL ? strlen(found) : (size_t)(at - found);
+    (void)bwi_format(text, sizeof text, "%.*s%s", (int)before, found, at == NULL ? "" : at + strlen(name));
+    put_words(ret, BWI_FINDING_TEXT_BYTES, text);
+}
+
+void bwi_finding_not_mended(const char *object, const char *found, const char *why, char ret[BWI_FINDING_TEXT_BYTES]) {
+    static const char between[] = "; not to be mended: ";
+    char text[BWI_FINDING_TEXT_BYTES];
+    const size_t room = BWI_FINDING_TEXT_BYTES - (sizeof between - 1);
+    const size_t why_bytes = strlen(why) < room / 2 ? strlen(why) : room / 2;
+    bwi_finding_about(object, found, text);
+    put_words(ret, room - why_bytes, text);
+    const size_t n = strlen(ret);
+    memcpy(ret + n, between, sizeof between);
+    put_words(ret + n + sizeof between - 1, room - n, why);
 }
 
 static struct bw_finding *add(struct bwi_findings *f) {
@@ -41,6 +83,7 @@ static struct bw_finding *add(struct bwi_findings *f) {
 void bwi_findings_add(struct bwi_findings *f, uint32_t severity, int status, const char *tier, const struct bwi_id *id,
                       const char *object, const char *tensor, const char *fmt, ...) {
     char text[2048];
+    struct bw_error clean = BW_ERROR_INIT;
     struct bw_finding *x = add(f);
     if (x == NULL) return;
     va_list args;
@@ -52,7 +95,8 @@ void bwi_findings_add(struct bwi_findings *f, uint32_t severity, int status, con
     put(x->tier, sizeof x->tier, tier);
     put(x->object, sizeof x->object, object);
     put(x->tensor, sizeof x->tensor, tensor);
-    put(x->message, sizeof x->message, text);
+    (void)bwi_error_set(&clean, BW_E_INTERNAL, "%s", text);
+    put_words(x->message, sizeof x->message, clean.message);
     if (id == NULL) return;
     char id_text[BWI_ID_TEXT_BYTES];
     bwi_id_text(id, id_text);

@@ -101,34 +101,37 @@ static struct bwi_store *authority(const struct bwi_mend *m) {
 /* An object of the whole checkpoint is mended, or would be, or is lost. */
 static void say_whole(struct bwi_mend *m, const char *key, const struct bw_error *why, const struct bw_error *lost) {
     const char *tier = bwi_tier_name(BWI_TIER_REMOTE);
+    char text[BWI_FINDING_TEXT_BYTES];
     if (lost != NULL) {
         m->lost++;
-        bwi_findings_add(m->findings, 2, why->status, tier, &m->id, key, NULL, "%.180s; not to be mended: %.180s",
-                         why->message, lost->message);
+        bwi_finding_not_mended(key, why->message, lost->message, text);
+        bwi_findings_add(m->findings, 2, why->status, tier, &m->id, key, NULL, "%s", text);
         return;
     }
     m->mended++;
+    bwi_finding_about(key, why->message, text);
     bwi_findings_add(m->findings, m->dry_run ? 1 : 0, m->dry_run ? why->status : 0, tier, &m->id, key, NULL,
-                     "%s from the summaries and layouts: %.300s", m->dry_run ? "would be made again" : "made again",
-                     why->message);
+                     "%s from the summaries and layouts: %s", m->dry_run ? "would be made again" : "made again", text);
 }
 
 static void say_lost(struct bwi_mend *m, const struct bwi_mend_object *o) {
     m->lost++;
     for (size_t i = 0; i < o->findings; i++) {
         const struct bw_finding *f = &m->w->found.list[o->finding + i];
-        bwi_findings_add(m->findings, 2, f->status, f->tier, &m->id, f->object, f->tensor,
-                         "%.190s; not to be mended: %.180s", f->message, o->why.message);
+        char text[BWI_FINDING_TEXT_BYTES];
+        bwi_finding_not_mended(f->object, f->message, o->why.message, text);
+        bwi_findings_add(m->findings, 2, f->status, f->tier, &m->id, f->object, f->tensor, "%s", text);
     }
 }
 
 static void say_mended(struct bwi_mend *m, const struct bwi_mend_object *o) {
     const struct bw_finding *f = &m->w->found.list[o->finding];
     const enum bwi_tier from = o->tier == BWI_TIER_LOCAL ? BWI_TIER_REMOTE : BWI_TIER_LOCAL;
+    char text[BWI_FINDING_TEXT_BYTES];
     m->mended++;
+    bwi_finding_about(f->object, f->message, text);
     bwi_findings_add(m->findings, m->dry_run ? 1 : 0, m->dry_run ? f->status : 0, f->tier, &m->id, f->object, NULL,
-                     "%s from the %s tier: %.320s", m->dry_run ? "would be mended" : "mended", bwi_tier_name(from),
-                     f->message);
+                     "%s from the %s tier: %s", m->dry_run ? "would be mended" : "mended", bwi_tier_name(from), text);
 }
 
 static bool add_group(uint32_t **list, size_t *count, size_t *cap, uint32_t group) {
@@ -522,7 +525,7 @@ static bool is_unsound(const struct bwi_mend_work *w, uint32_t group) {
 static void say_mark(struct bwi_mend *m, const char *key, const struct bw_error *e) {
     const char *tier = bwi_tier_name(BWI_TIER_REMOTE);
     if (e->status < 0) {
-        bwi_findings_add(m->findings, 2, e->status, tier, &m->id, key, NULL, "the mark stays: %.350s", e->message);
+        bwi_findings_add(m->findings, 2, e->status, tier, &m->id, key, NULL, "the mark stays: %s", e->message);
     } else {
         bwi_findings_add(m->findings, m->dry_run ? 1 : 0, 0, tier, &m->id, key, NULL,
                          m->dry_run ? "the group would be sound: its mark would be removed"

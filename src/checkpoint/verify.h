@@ -19,6 +19,12 @@ void bwi_findings_add(struct bwi_findings *f, uint32_t severity, int status, con
                       const char *object, const char *tensor, const char *fmt, ...)
     __attribute__((format(printf, 8, 9)));
 
+#define BWI_FINDING_TEXT_BYTES sizeof(((struct bw_finding *)0)->message)
+/* What was found of an object, without its quoted key, which is long and stands in the finding's `object` as well. */
+void bwi_finding_about(const char *object, const char *found, char ret[BWI_FINDING_TEXT_BYTES]);
+/* The same, and why it cannot be put right: what does not fit is cut so that something of both is left. */
+void bwi_finding_not_mended(const char *object, const char *found, const char *why, char ret[BWI_FINDING_TEXT_BYTES]);
+
 struct bwi_verify {
     struct bwi_task task;
     /* in */

@@ -141,6 +141,16 @@ static void print_objects(const struct cli_show *s) {
     cli_table_fini(&table);
 }
 
+/* What a committed checkpoint lacks is damage, but what that means for its tensors only verify finds out. */
+static void print_missing(const struct cli_show *s) {
+    struct bw_object_row o;
+    size_t missing = 0;
+    for (size_t i = 0; bw_list_object(s->objects, i, &o); i++) missing += o.present == 0;
+    if (missing == 0 || !cli_show_readable(s)) return;
+    (void)printf("not found, or not with its size: %zu object%s; see: breakwater verify %s %s\n", missing,
+                 cli_s(missing), s->run, s->row.id);
+}
+
 static void print_refs(const struct cli_show *s) {
     struct bw_ref_row ref;
     bool first = true;
@@ -164,6 +174,7 @@ int cli_show_text(const struct cli_show *show, struct bw_error *err) {
     if (rc == 0 && show->reader != NULL) rc = print_blobs(show, err);
     if (rc == 0 && show->reader != NULL && show->args->opt[OPT_METADATA].set) rc = print_metadata(show, err);
     print_objects(show);
+    print_missing(show);
     print_refs(show);
     return rc;
 }

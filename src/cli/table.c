@@ -18,6 +18,7 @@ const struct cli_option cli_options[OPT_COUNT] = {
     [OPT_BOXES] = {"boxes", NULL, KIND_FLAG, false},
     [OPT_COPIES] = {"copies", NULL, KIND_FLAG, false},
     [OPT_DROP_FOREIGN] = {"drop-foreign", NULL, KIND_FLAG, false},
+    [OPT_DRY_RUN] = {"dry-run", NULL, KIND_FLAG, false},
     [OPT_FAST] = {"fast", NULL, KIND_FLAG, false},
     [OPT_FORCE] = {"force", NULL, KIND_FLAG, false},
     [OPT_GRACE] = {"grace", "DURATION", KIND_DURATION, false},

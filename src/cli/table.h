@@ -19,6 +19,7 @@ enum cli_opt {
     OPT_BOXES,
     OPT_COPIES,
     OPT_DROP_FOREIGN,
+    OPT_DRY_RUN,
     OPT_FAST,
     OPT_FORCE,
     OPT_GRACE,

@@ -3,6 +3,8 @@
 #include "cli/table.h"
 
 #define RUN_HELP        "Name of the run."
+#define DRY_RUN_HELP    "Only list what would be done. That is so without this option, too: --yes does it."
+#define YES_HELP        "Do it. Without this only what would be done is listed."
 #define CHECKPOINT_HELP "A checkpoint by its id, or a live one by its step."
 
 static const struct cli_operand run_operand[] = {{"RUN", RUN_HELP, false, false, false}, {0}};
@@ -116,7 +118,8 @@ static const struct cli_verb_option prune_options[] = {
     {OPT_UNPIN, "Unpin this checkpoint. May be given several times."},
     {OPT_GRACE, "Leave data that died less than DURATION ago. Default: 1h."},
     {OPT_DROP_FOREIGN, "Delete also data of another life of the run."},
-    {OPT_YES, "Do it. Without this only what would be done is listed."},
+    {OPT_YES, YES_HELP},
+    {OPT_DRY_RUN, DRY_RUN_HELP},
     {0, NULL},
 };
 static const struct cli_example prune_examples[] = {
@@ -134,7 +137,8 @@ static const struct cli_operand rollback_operands[] = {
 };
 static const struct cli_verb_option rollback_options[] = {
     {OPT_LABEL, "Name of this wish; a label works once in a run. Default: made from the step and the time."},
-    {OPT_YES, "Do it. Without this only what would be done is listed."},
+    {OPT_YES, YES_HELP},
+    {OPT_DRY_RUN, DRY_RUN_HELP},
     {0, NULL},
 };
 static const struct cli_example rollback_examples[] = {
@@ -152,6 +156,7 @@ static const struct cli_verb_option repair_options[] = {
     {OPT_HISTORY, "If the newest entry of the history is damaged: begin a new era from the newest sound one."},
     {OPT_PROMOTE, "If the remote tier is an archive: let it decide from now on."},
     {OPT_YES, "Do it. Without this only what is damaged is listed."},
+    {OPT_DRY_RUN, DRY_RUN_HELP},
     {0, NULL},
 };
 static const struct cli_example repair_examples[] = {

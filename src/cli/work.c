@@ -38,6 +38,8 @@ int cli_work_run(struct cli_work *work, bool writes, struct bw_error *err) {
     struct cli_tiers tiers;
     struct running running = {work, NULL};
     struct cli_call call = {work->args->verb->name, run_call, read_progress, &running};
+    if (work->args->opt[OPT_DRY_RUN].set && work->args->opt[OPT_YES].set)
+        return cli_usage(err, "--dry-run: with --yes it would be done");
     work->run = cli_operand(work->args, 0);
     int rc = cli_tiers(work->args, &tiers, err);
     if (rc == 0) work->local = tiers.local;

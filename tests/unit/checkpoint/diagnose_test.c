@@ -198,7 +198,9 @@ static void what_a_directory_refuses_is_told(void **state) {
     t.found.direct = -EINVAL;
     t.store_status = BW_E_NOTFOUND;
     bwi_diagnose_tier(&t, &f);
-    expect(&f, "store", 0, "was not there; it was made for this examination and is gone again");
+    expect(&f, "store", 1,
+           "does not exist: a launch would make it, unless a mount is missing there or the URL is wrong; it was made "
+           "for this examination and is gone again");
     expect(&f, "direct I/O", 0, "refused on lustre: invalid argument");
     expect(&f, "store.json", 0, "this is not a store yet");
     bwi_findings_fini(&f);

@@ -651,6 +651,45 @@ static void findings_are_cut_and_stay_on_one_line(void **state) {
     bwi_findings_fini(NULL);
 }
 
+static void a_message_that_does_not_fit_ends_with_a_whole_word_and_says_so(void **state) {
+    (void)state;
+    struct bwi_findings f = {0};
+    char words[1000] = "";
+    for (size_t n = 0; n + 6 < sizeof words; n = strlen(words)) memcpy(words + n, "grain ", 7);
+    bwi_findings_add(&f, 2, BW_E_IO, "remote", NULL, "key", NULL, "%s", words);
+    const char *message = f.list[0].message;
+    assert_int_equal(strlen(message), 66 * 6 - 1 + 4);
+    assert_string_equal(message + strlen(message) - 15, "grain grain ...");
+    memset(words, 'n', sizeof words - 1);
+    bwi_findings_add(&f, 2, BW_E_IO, "remote", NULL, "key", NULL, "%s", words);
+    assert_int_equal(strlen(f.list[1].message), sizeof f.list[1].message - 1);
+    assert_string_equal(f.list[1].message + sizeof f.list[1].message - 7, "nn ...");
+    bwi_findings_fini(&f);
+}
+
+static void what_is_not_mended_names_its_object_once_and_leaves_room_for_the_reason(void **state) {
+    (void)state;
+    char text[BWI_FINDING_TEXT_BYTES];
+    char long_text[BW_ERROR_MESSAGE_BYTES] = "";
+    for (size_t n = 0; n + 5 < sizeof long_text; n = strlen(long_text)) memcpy(long_text + n, "word ", 6);
+    bwi_finding_about("a/key", "tensor \"w\" is hit: pack \"a/key\" is missing", text);
+    assert_string_equal(text, "tensor \"w\" is hit: pack is missing");
+    bwi_finding_about("a/key", "pack \"a/key.2\" is missing", text);
+    assert_string_equal(text, "pack \"a/key.2\" is missing");
+    bwi_finding_not_mended("a/key", "pack \"a/key\" is missing", "no copy of \"a/key\"", text);
+    assert_string_equal(text, "pack is missing; not to be mended: no copy of \"a/key\"");
+    bwi_finding_not_mended("a/key", long_text, "no copy", text);
+    assert_non_null(strstr(text, "word ...; not to be mended: no copy"));
+    assert_true(strlen(text) > sizeof text - 12);
+    bwi_finding_not_mended("a/key", "short", long_text, text);
+    assert_ptr_equal(strstr(text, "short; not to be mended: word word"), text);
+    assert_true(strlen(text) > sizeof text - 12);
+    bwi_finding_not_mended("a/key", long_text, long_text, text);
+    assert_true(strstr(text, "word ...; not to be mended: word word") > text + 170);
+    assert_string_equal(text + strlen(text) - 9, " word ...");
+    assert_true(strlen(text) > sizeof text - 12);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_sound_checkpoint_gives_one_finding_per_tier),
@@ -670,6 +709,8 @@ int main(void) {
         cmocka_unit_test(memory_may_run_out_at_any_allocation),
         cmocka_unit_test(it_can_be_cancelled_at_any_turn),
         cmocka_unit_test(findings_are_cut_and_stay_on_one_line),
+        cmocka_unit_test(a_message_that_does_not_fit_ends_with_a_whole_word_and_says_so),
+        cmocka_unit_test(what_is_not_mended_names_its_object_once_and_leaves_room_for_the_reason),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,6 +46,8 @@ try prune gpt --retire x
 try repair gpt --yes
 try rollback gpt
 try rollback gpt now
+try prune gpt --dry-run --yes
+try drain gpt --dry-run
 try completion tcsh
 try help nothing
 try doctor --remote=

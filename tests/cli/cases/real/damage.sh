@@ -26,7 +26,7 @@ truncate -s -1 "$pack"
 breakwater verify r --fast; echo "exit $?"
 rm "$pack"
 breakwater verify r; echo "exit $?"
-breakwater show r > /dev/null; echo "exit $?"
+breakwater show r | tail -1; echo "exit ${PIPESTATUS[0]}"
 breakwater repair r; echo "exit $?"
 rm -f $(find remote -name 'manifest*')
 breakwater verify r --fast; echo "exit $?"

@@ -13,4 +13,4 @@ for word in ("direct i/o", "io_uring", "huge pages", "userfaultfd", "memlock", "
     print(word, word in words)
 END
 find remote
-breakwater doctor --remote "file://$PWD/nothing" > /dev/null; echo "exit $?"
+breakwater doctor --remote "file://$PWD/nothing" > out.txt; echo "exit $?"; grep nothing out.txt; ls
