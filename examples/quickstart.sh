@@ -14,7 +14,7 @@ root=$(cd "$(dirname "$(readlink -f "$0")")/.." && pwd)
 
 build=$root/build small= dir= launch_pid= prefix=()
 killed_step= killed_at= safe= lost= # of the last kill
-steps=72 every=12 model=(--memory 160) drain_rate=64000000 need_mb=4000
+steps=72 every=12 model=(--memory 160) drain_rate=64000000 need_mib=4000
 
 say() { printf '\n== %s\n' "$*"; }
 
@@ -40,7 +40,7 @@ while [ $# -gt 0 ]; do
     shift
 done
 if [ -n "$small" ]; then
-    steps=24 every=4 model=(--small --memory 64) drain_rate=600000 need_mb=100
+    steps=24 every=4 model=(--small --memory 64) drain_rate=600000 need_mib=100
 fi
 trainer=$build/examples/charlm
 command=$build/src/cli/breakwater
@@ -55,8 +55,8 @@ else
     scratch=$(mktemp -d "${BW_TEST_DIR:-${TMPDIR:-/tmp}}/breakwater-quickstart.XXXXXX")
     dir=$scratch
 fi
-free_mb=$(df -Pm "$dir" | awk 'NR == 2 {print $4}')
-[ "$free_mb" -ge "$need_mb" ] || fail "$dir has $free_mb MB free, $need_mb MB are needed"
+free_mib=$(df -Pm "$dir" | awk 'NR == 2 {print $4}')
+[ "$free_mib" -ge "$need_mib" ] || fail "$dir has $free_mib MiB free, $need_mib MiB are needed"
 cd "$dir"
 local_url=file://$dir/local remote_url=file://$dir/remote
 tiers=(--local "$local_url" --remote "$remote_url")
@@ -139,6 +139,8 @@ kill_in_save() {
         "$(ranks_told captured "$step")" "$(ranks_told local "$step")" "$safe" "$committed"
 }
 
+steps_text() { [ "$1" = 1 ] && echo "1 step" || echo "$1 steps"; }
+
 # check_resumed LAUNCH: the launch after a kill went on from the newest safe step: the newest one that all ranks had
 # whole on the local tier or that was committed. One that was being saved then may have become LOCAL unheard.
 check_resumed() {
@@ -147,8 +149,8 @@ check_resumed() {
     [ "$from" -ge "$safe" ] || fail "$1 went on from step $from, although $safe was safe"
     [ "$from" -le "$killed_at" ] || fail "$1 went on from step $from, although only $killed_at had been made"
     lost="$lost $((killed_at - from))"
-    printf '   the kill before lost %s steps: %s had been made, and it went on from %s\n' $((killed_at - from)) \
-        "$killed_at" "$from"
+    printf '   the kill before lost %s: %s had been made, and it went on from %s\n' \
+        "$(steps_text $((killed_at - from)))" "$killed_at" "$from"
 }
 
 # same_bits: every step of every launch, those made twice as well, must have the loss of the undisturbed run, to the
@@ -192,8 +194,8 @@ table() {
     awk '/^save/ {raw[FILENAME] = $7; how = $8 " (" substr($0, index($0, "\"") + 1)} /^sync/ {plain[FILENAME] = $4}
         END {for (f in raw) {a += raw[f]; b += plain[f]}
             sub(/"$/, ")", how)
-            printf "   a save is %.1f MB by two ranks; the synchronous one %.1f MB; capture mode and write path: %s\n",
-                a / 1e6, b / 1e6, how}' reference.report.0 reference.report.1
+            printf "   a save is %.1f MiB by two ranks; the synchronous one %.1f MiB; capture mode and write path: %s\n",
+                a / 1048576, b / 1048576, how}' reference.report.0 reference.report.1
     cat <<END
    Measured in the undisturbed run, by both ranks. A Breakwater save stalls training in begin, describe and start, and
    where a step must wait for CAPTURED before it changes the weights. The synchronous save writes the same state into
@@ -209,7 +211,7 @@ check_size() {
     bytes=$(cat reference.state.? | wc -c)
     [ -n "$small" ] || [ "$bytes" -ge 128000000 ] || fail "the state has only $bytes bytes"
     awk -v b="$bytes" '/^step/ {if (!n++) first = $4; last = $4}
-        END {printf "   state: %.1f MB; bits per byte: %.3f in the first step, %.3f in the last\n", b / 1e6, first, last
+        END {printf "   state: %.1f MiB; bits per byte: %.3f in the first step, %.3f in the last\n", b / 1048576, first, last
             exit !(last < first)}' reference.launch-1.log || fail "the model has not learnt anything"
 }
 
@@ -249,4 +251,10 @@ for run in reference killed; do
     "$command" verify "$run" "${tiers[@]}" >"verify.$run" || { cat "verify.$run"; fail "verify found damage in $run"; }
     printf '   %s: ' "$run" && tail -1 "verify.$run"
 done
+if [ -n "${scratch:-}" ]; then
+    say "Nothing is kept; quickstart.sh DIR, or ./dev quickstart DIR, keeps the stores in DIR"
+else
+    say "The stores are kept; to look at them"
+    printf '   %s ls --local %s --remote %s\n' "$command" "$local_url" "$remote_url"
+fi
 printf '\nquickstart: all is as it must be (%s s)\n' $((SECONDS))
