@@ -194,7 +194,7 @@ table() {
     awk '/^save/ {raw[FILENAME] = $7; how = $8 " (" substr($0, index($0, "\"") + 1)} /^sync/ {plain[FILENAME] = $4}
         END {for (f in raw) {a += raw[f]; b += plain[f]}
             sub(/"$/, ")", how)
-            printf "   a save is %.1f MiB by two ranks; the synchronous one %.1f MiB; capture mode and write path: %s\n",
+            printf "   a save: %.1f MiB by two ranks, the synchronous one %.1f MiB; capture mode and write path: %s\n",
                 a / 1048576, b / 1048576, how}' reference.report.0 reference.report.1
     cat <<END
    Measured in the undisturbed run, by both ranks. A Breakwater save stalls training in begin, describe and start, and
@@ -211,7 +211,8 @@ check_size() {
     bytes=$(cat reference.state.? | wc -c)
     [ -n "$small" ] || [ "$bytes" -ge 128000000 ] || fail "the state has only $bytes bytes"
     awk -v b="$bytes" '/^step/ {if (!n++) first = $4; last = $4}
-        END {printf "   state: %.1f MiB; bits per byte: %.3f in the first step, %.3f in the last\n", b / 1048576, first, last
+        END {printf "   state: %.1f MiB; bits per byte: ", b / 1048576
+            printf "%.3f in the first step, %.3f in the last\n", first, last
             exit !(last < first)}' reference.launch-1.log || fail "the model has not learnt anything"
 }
 
