@@ -68,28 +68,29 @@ static uint64_t sampler_stop(struct sampler *s) {
 #define PART  ((FULL_OR(8, 3) * BUDGET - LARGE) / PARTS)
 #define WHOLE (LARGE + PARTS * PART)
 
-static void describe_whole(struct bw_save *v, const unsigned char *m) {
+/* The large tensor and so many of the parts. */
+static void describe_parts(struct bw_save *v, const unsigned char *m, unsigned parts) {
     add_bytes(v, "large", m, LARGE);
-    for (unsigned i = 0; i < PARTS; i++) {
+    for (unsigned i = 0; i < parts; i++) {
         char name[16];
         (void)snprintf(name, sizeof name, "part %u", i);
         add_bytes(v, name, m + LARGE + i * PART, PART);
     }
 }
 
-static void read_whole(struct bw_restore *r, unsigned char *m) {
+static void read_parts(struct bw_restore *r, unsigned char *m, unsigned parts) {
     struct bw_error err = BW_ERROR_INIT;
     struct bw_slice s[PARTS + 1];
     char names[PARTS + 1][16];
-    for (unsigned i = 0; i <= PARTS; i++) {
-        (void)snprintf(names[i], sizeof names[i], i < PARTS ? "part %u" : "large", i);
+    for (unsigned i = 0; i <= parts; i++) {
+        (void)snprintf(names[i], sizeof names[i], i < parts ? "part %u" : "large", i);
         s[i] = (struct bw_slice)BW_SLICE_INIT;
         s[i].dtype = BW_U8;
         s[i].name = names[i];
         s[i].dims = 1;
-        s[i].data = i < PARTS ? m + LARGE + i * PART : m;
+        s[i].data = i < parts ? m + LARGE + i * PART : m;
     }
-    must_ok(bw_restore_read(r, s, PARTS + 1, &err), &err);
+    must_ok(bw_restore_read(r, s, parts + 1, &err), &err);
 }
 
 /* Less of what the case itself holds. Sanitizers keep shadows and freed memory: there the bound says nothing. */
@@ -101,45 +102,64 @@ static void check_memory(uint64_t most, uint64_t before, const char *what) {
         must_at(used <= BUDGET + 64 * MIB, what, "memory stays within the budget and 64 MiB", __FILE__, __LINE__);
 }
 
-static void memory_stays_within_the_budget(void **state) {
+static void commit_parts(struct bw_checkpointer *ck, const unsigned char *m, unsigned parts) {
+    struct bw_save *v = begin(ck, 1);
+    describe_parts(v, m, parts);
+    commit(v);
+}
+
+static void a_save_stays_within_the_budget(void **state) {
     (void)state;
     struct place p;
     struct sampler s;
-    struct bw_error err = BW_ERROR_INIT;
     struct bw_checkpointer_stats stats;
     place_make(&p);
     unsigned char *m = malloc(WHOLE);
     must(m != NULL);
     fill(m, WHOLE, 1);
-    uint64_t before = resident_bytes();
+    const uint64_t before = resident_bytes();
     sampler_start(&s);
     struct bw_checkpointer *ck = open_alone(&p, "one");
-    struct bw_save *v = begin(ck, 1);
-    describe_whole(v, m);
-    commit(v);
+    commit_parts(ck, m, PARTS);
     bw_checkpointer_stats(ck, &stats);
     must(stats.memory_budget_bytes == BUDGET && stats.memory_peak_bytes <= BUDGET && stats.memory_peak_bytes > 0);
     close_ok(ck);
     check_memory(sampler_stop(&s), before, "save");
-    memset(m, 0x5a, WHOLE);
-    before = resident_bytes();
-    sampler_start(&s);
-    struct bw_restore *r = NULL;
-    ck = open_alone(&p, "two");
-    must_ok(bw_restore_open(ck, &r, &err), &err);
-    read_whole(r, m);
-    bw_restore_close(r);
+    free(m);
+    place_drop(&p);
+}
+
+/* Of more than four times the budget: by the next launch, and by a reader. */
+static void a_restore_stays_within_the_budget(void **state) {
+    (void)state;
+    struct place p;
+    struct bw_error err = BW_ERROR_INIT;
+    const unsigned parts = FULL_OR(3, PARTS);
+    const size_t bytes = LARGE + parts * PART;
+    place_make(&p);
+    unsigned char *m = malloc(bytes);
+    must(m != NULL);
+    fill(m, bytes, 1);
+    struct bw_checkpointer *ck = open_alone(&p, "one");
+    commit_parts(ck, m, parts);
     close_ok(ck);
-    check_memory(sampler_stop(&s), before, "restore");
-    must(is_filled(m, WHOLE, 1));
-    memset(m, 0x5a, WHOLE);
-    before = resident_bytes();
-    sampler_start(&s);
-    r = reader_of(&p, 1);
-    read_whole(r, m);
-    bw_restore_close(r);
-    check_memory(sampler_stop(&s), before, "reader");
-    must(is_filled(m, WHOLE, 1));
+    for (unsigned by_reader = 0; by_reader < 2; by_reader++) {
+        struct sampler s;
+        struct bw_restore *r = NULL;
+        memset(m, 0x5a, bytes);
+        const uint64_t before = resident_bytes();
+        sampler_start(&s);
+        ck = by_reader ? NULL : open_alone(&p, "two");
+        if (by_reader)
+            r = reader_of(&p, 1);
+        else
+            must_ok(bw_restore_open(ck, &r, &err), &err);
+        read_parts(r, m, parts);
+        bw_restore_close(r);
+        if (ck != NULL) close_ok(ck);
+        check_memory(sampler_stop(&s), before, by_reader ? "reader" : "restore");
+        must(is_filled(m, bytes, 1));
+    }
     free(m);
     place_drop(&p);
 }
@@ -482,7 +502,8 @@ static void another_user_reads_what_he_may_only_read(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(memory_stays_within_the_budget),
+        cmocka_unit_test(a_save_stays_within_the_budget),
+        cmocka_unit_test(a_restore_stays_within_the_budget),
         cmocka_unit_test(two_hundred_saves_leave_nothing_behind),
         cmocka_unit_test(handles_that_come_and_go_leave_nothing_behind),
         cmocka_unit_test(the_cost_of_a_step_does_not_grow_with_its_tensors),
