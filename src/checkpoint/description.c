@@ -6,10 +6,10 @@
 #include "base/text.h"
 #include "base/vec.h"
 #include "checkpoint/plan.h"
+#include "format/json.h"
 #include "format/shape.h"
 #include <breakwater/tensor.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <string.h>
 
 /* Bytes of the oldest struct bw_tensor that is in use: all up to replica_group. */
@@ -368,7 +368,7 @@ static int canonical_of(const json_t *object, struct bwi_buf *out, struct bw_err
 static int parse_metadata(const char *json, size_t bytes, json_t **ret, struct bw_error *err) {
     json_error_t why;
     json_t *v = json_loadb(json, bytes, JSON_REJECT_DUPLICATES, &why);
-    if (v == NULL && json_error_code(&why) == json_error_out_of_memory) {
+    if (v == NULL && bwi_json_no_memory(&why)) {
         return bwi_error_nomem(err, bytes, "metadata");
     }
     if (v == NULL) {

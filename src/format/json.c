@@ -134,6 +134,10 @@ static int check_canonical(const json_t *v, struct bwi_span in, const char *what
     return bwi_error_set(err, BW_E_FORMAT, "%s: not canonical from byte %zu on", what, c.at);
 }
 
+bool bwi_json_no_memory(const json_error_t *why) {
+    return why->text[0] == '\0' || json_error_code(why) == json_error_out_of_memory; /* without a text it has no code */
+}
+
 int bwi_json_decode(struct bwi_span in, const char *what, json_t **ret, struct bw_error *err) {
     if (in.len == 0) return bwi_error_set(err, BW_E_FORMAT, "%s: expected JSON, found nothing", what);
     int rc = scan(in, what, err);
@@ -142,7 +146,7 @@ int bwi_json_decode(struct bwi_span in, const char *what, json_t **ret, struct b
     json_error_t why;
     json_t *v = json_loadb((const char *)in.ptr, in.len, JSON_REJECT_DUPLICATES, &why);
     if (v == NULL) {
-        if (json_error_code(&why) == json_error_out_of_memory) return bwi_error_nomem(err, in.len, what);
+        if (bwi_json_no_memory(&why)) return bwi_error_nomem(err, in.len, what);
         return bwi_error_set(err, BW_E_FORMAT, "%s: not JSON at byte %d: %s", what, why.position, why.text);
     }
     rc = check_canonical(v, in, what, err);

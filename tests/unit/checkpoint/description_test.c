@@ -2,6 +2,7 @@
 /* What a description accepts, what it refuses and with which words, and that a refusal changes nothing. */
 #include "base/vec.h"
 #include "boxes.h"
+#include <jansson.h>
 #include <time.h>
 
 static uint8_t memory[4096];
@@ -354,6 +355,26 @@ static void the_total_may_not_overflow(void **state) {
     bwi_description_fini(&d);
 }
 
+/* Counts alone: nobody has memory for so many. */
+static void more_tensors_or_blobs_than_a_layout_holds_are_refused(void **state) {
+    (void)state;
+    struct bwi_description d;
+    struct bw_error err = BW_ERROR_INIT;
+    const struct bw_tensor t = plain("more", 0, NULL);
+    setup(&d);
+    d.tensor_count = BWI_TENSORS_MAX;
+    d.blob_count = BWI_BLOBS_MAX;
+    assert_fails(bwi_description_tensor(&d, &t, &err), BW_E_LIMIT, &err,
+                 "tensor \"more\": 16777216 tensors are described already, the limit");
+    bw_error_clear(&err);
+    assert_fails(bwi_description_blob(&d, "more", memory, 5, &err), BW_E_LIMIT, &err,
+                 "blob \"more\": 1048576 blobs are described already, the limit");
+    d.tensor_count = d.blob_count = 1;
+    assert_untouched(&d);
+    bwi_description_fini(&d);
+    assert_int_equal(bwi_alloc_live(), 0);
+}
+
 static void metadata_is_canonical(void **state) {
     (void)state;
     struct bwi_description d;
@@ -492,6 +513,34 @@ static void every_failed_allocation_is_reported_and_changes_nothing(void **state
     assert_true(n >= 7);
 }
 
+static unsigned long json_allocations, json_failing;
+
+static void *json_malloc(size_t bytes) {
+    return ++json_allocations == json_failing ? NULL : malloc(bytes);
+}
+
+static void metadata_for_which_the_parser_has_no_memory_is_no_bad_metadata(void **state) {
+    (void)state;
+    struct bwi_description d;
+    bwi_description_init(&d);
+    json_malloc_t before_malloc;
+    json_free_t before_free;
+    int rc = -1;
+    json_get_alloc_funcs(&before_malloc, &before_free);
+    json_set_alloc_funcs(json_malloc, free);
+    for (json_failing = 1; rc != 0 && json_failing < 1000; json_failing++) {
+        struct bw_error err = BW_ERROR_INIT;
+        json_allocations = 0;
+        rc = bwi_description_metadata(&d, "{}", &err);
+        if (rc != 0) assert_fails(rc, BW_E_NOMEM, &err, "metadata");
+        assert_int_equal(d.metadata.len > 0, rc == 0);
+    }
+    json_set_alloc_funcs(before_malloc, before_free);
+    assert_in_range(json_failing, 4, 999);
+    bwi_description_fini(&d);
+    assert_int_equal(bwi_alloc_live(), 0);
+}
+
 static void a_hundred_thousand_tensors_are_quick(void **state) {
     (void)state;
     struct bwi_description d;
@@ -527,11 +576,13 @@ int main(void) {
         cmocka_unit_test(the_size_of_the_struct_tells_the_version),
         cmocka_unit_test(blobs_are_checked_and_have_names_of_their_own),
         cmocka_unit_test(the_total_may_not_overflow),
+        cmocka_unit_test(more_tensors_or_blobs_than_a_layout_holds_are_refused),
         cmocka_unit_test(metadata_is_canonical),
         cmocka_unit_test(reals_come_back_as_they_were_in_the_fewest_digits),
         cmocka_unit_test(metadata_that_is_no_object_is_refused_and_the_old_one_stays),
         cmocka_unit_test(metadata_has_at_most_one_mebibyte),
         cmocka_unit_test(every_failed_allocation_is_reported_and_changes_nothing),
+        cmocka_unit_test(metadata_for_which_the_parser_has_no_memory_is_no_bad_metadata),
         cmocka_unit_test(a_hundred_thousand_tensors_are_quick),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

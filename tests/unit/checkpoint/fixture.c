@@ -192,6 +192,10 @@ static void put_summary(struct fixture *f, enum bwi_tier tier, struct bwi_summar
     bwi_buf_fini(&bytes);
 }
 
+void fixture_place(struct fixture *f, enum bwi_tier tier, struct bwi_group_meta *m) {
+    put_summary(f, tier, &m->summary, &m->placement);
+}
+
 static void put_metadata(struct fixture *f, struct group *g, uint32_t group, enum bwi_tier tier,
                          const struct bwi_xxh *headers) {
     struct bw_error err = BW_ERROR_INIT;

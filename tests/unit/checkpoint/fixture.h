@@ -93,6 +93,8 @@ uint8_t fixture_blob_byte(const char *name, uint32_t rank, uint64_t at);
 
 /* A group's metadata as it is on a tier now; all of it is sound. */
 void fixture_meta(struct fixture *f, uint32_t group, enum bwi_tier tier, struct bwi_group_meta *ret);
+/* Gives the group another placement, and a summary that names it. */
+void fixture_place(struct fixture *f, enum bwi_tier tier, struct bwi_group_meta *m);
 
 /* Damage. */
 enum fixture_damage { FIXTURE_FLIP, FIXTURE_TRUNCATE, FIXTURE_EXTEND, FIXTURE_DELETE, FIXTURE_SWAP, FIXTURE_DAMAGES };

@@ -3,7 +3,9 @@
  * and nothing else is touched. */
 #include "base/error.h"
 #include "checkpoint/mend.h"
+#include "checkpoint/mend_private.h"
 #include "fixture.h"
+#include "sanitized.h"
 
 static void small(struct fixture *f, struct world *w, uint32_t world) {
     fixture_init(f, w, world, FIXTURE_ROWS);
@@ -385,20 +387,6 @@ static void damaged_packs_behind_damaged_metadata_are_found_and_mended(void **st
 }
 
 /* Another placement, and the summary that names it. */
-static void put_placement(struct mending *x, uint32_t group, enum bwi_tier tier, struct bwi_group_meta *m) {
-    struct bw_error err = BW_ERROR_INIT;
-    struct bwi_buf bytes = {0};
-    const char *run = x->w.ctx.run;
-    assert_ok(bwi_placement_encode(&m->placement, &bytes, &err), &err);
-    m->summary.placement = bwi_sha_of(bwi_buf_span(&bytes));
-    m->summary.placement_bytes = bytes.len;
-    world_put(&x->w, tier, bwi_key_placement(run, false, &x->f.id, group, m->summary.writer).s, bwi_buf_span(&bytes));
-    bwi_buf_reset(&bytes);
-    assert_ok(bwi_summary_encode(&m->summary, &bytes, &err), &err);
-    world_put(&x->w, tier, summary_key(x, group).s, bwi_buf_span(&bytes));
-    bwi_buf_fini(&bytes);
-}
-
 /* ---- compressed packs ---- */
 
 /* A placement that mistakes one extent for another: each hash of stored bytes is right, and what they give is wrong. */
@@ -408,7 +396,7 @@ static void mistake(struct mending *x, uint32_t group, enum bwi_tier tier) {
     const struct bwi_place first = m.placement.places[0];
     m.placement.places[0] = m.placement.places[1];
     m.placement.places[1] = first;
-    put_placement(x, group, tier, &m);
+    fixture_place(&x->f, tier, &m);
     bwi_group_meta_fini(&m);
 }
 
@@ -539,7 +527,7 @@ static void a_pack_of_a_group_that_is_not_here_is_lost(void **state) {
         const struct bwi_key key = bwi_key_pack(x.w.ctx.run, false, &x.f.id, named, 0, x.w.ctx.writer + 5);
         fixture_meta(&x.f, 0, BWI_TIER_LOCAL, &m);
         m.placement.packs[0].key = bwi_span_str(key.s);
-        put_placement(&x, 0, BWI_TIER_LOCAL, &m);
+        fixture_place(&x.f, BWI_TIER_LOCAL, &m);
         bwi_group_meta_fini(&m);
         const struct bwi_key mark = put_mark(&x, 0);
         mending_run(&x, true);
@@ -550,6 +538,26 @@ static void a_pack_of_a_group_that_is_not_here_is_lost(void **state) {
         assert_true(is_there(&x, mark.s));
         mending_close(&x);
     }
+}
+
+/* Two groups name the pack of a third: it is one object, whose first finding tells of it. */
+static void a_pack_that_several_groups_find_damaged_is_mended_once(void **state) {
+    (void)state;
+    const struct bwi_id id = {90, 2, 0xabcd1234, 0};
+    const struct bwi_key pack = bwi_key_pack("run", false, &id, 0, 0, 1);
+    const struct bwi_key between = bwi_key_content("run", false, &id, 1);
+    const char *const keys[] = {pack.s, pack.s, between.s, pack.s};
+    struct bwi_findings found = {0};
+    struct bwi_mend_objects o = {0};
+    for (size_t i = 0; i < 4; i++) bwi_findings_add(&found, 2, BW_E_CORRUPT, "remote", &id, keys[i], "", "%zu", i);
+    assert_true(bwi_mend_objects_make(&o, &found, &id, NULL));
+    assert_int_equal(o.count, 2);
+    assert_string_equal(o.list[0].key, pack.s);
+    assert_int_equal(o.list[0].finding, 0);
+    assert_int_equal(o.list[0].findings, 2);
+    assert_string_equal(o.list[1].key, between.s);
+    bwi_mend_objects_fini(&o);
+    bwi_findings_fini(&found);
 }
 
 /* ---- what is lost ---- */
@@ -800,7 +808,7 @@ static void every_allocation_may_fail(void **state) {
     (void)state;
     const long live = bwi_alloc_live();
     bool whole = false;
-    for (unsigned long n = 1; !whole; n += n < 40 ? 1 : 7) {
+    for (unsigned long n = 1; !whole; n += n < 40 ? 1 : FULL_OR(1, 7)) {
         struct mending x;
         mending_open(&x, 0, 2);
         damage_some(&x);
@@ -836,6 +844,7 @@ int main(void) {
         cmocka_unit_test(packs_of_a_checkpoint_that_is_referred_to_are_mended),
         cmocka_unit_test(a_pack_that_no_placement_names_is_lost),
         cmocka_unit_test(a_pack_of_a_group_that_is_not_here_is_lost),
+        cmocka_unit_test(a_pack_that_several_groups_find_damaged_is_mended_once),
         cmocka_unit_test(what_is_damaged_on_both_tiers_is_lost_and_the_rest_is_mended),
         cmocka_unit_test(a_group_without_metadata_on_either_tier_is_lost),
         cmocka_unit_test(without_another_tier_everything_damaged_is_lost),

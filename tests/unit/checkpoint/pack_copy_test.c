@@ -546,6 +546,27 @@ static void arguments_that_cannot_be_are_refused_at_the_start(void **state) {
     source_close(&x);
 }
 
+static void a_budget_that_holds_no_two_blocks_copies_no_pack(void **state) {
+    (void)state;
+    struct source x;
+    struct bw_error err = BW_ERROR_INIT;
+    struct bwi_arena *little = NULL;
+    source_open(&x, 0, MIB);
+    struct bwi_arena *const whole = x.w.arena;
+    assert_ok(bwi_arena_open(4 * KIB, 0, &little, &err), &err);
+    x.w.ctx.arena = little;
+    struct bwi_pack_copy c = copy_of(&x, 0);
+    assert_fails(bwi_pack_copy_start(&c, NULL, &err), BW_E_LIMIT, &err,
+                 "memory budget of 4096 bytes: a pack cannot be copied");
+    bwi_pack_copy_fini(&c);
+    assert_int_equal(bwi_loop_tasks(x.w.loop), 0);
+    check_nothing_there(&x);
+    assert_int_equal(bwi_arena_used(little), 0);
+    bwi_arena_close(little);
+    x.w.ctx.arena = whole;
+    source_close(&x);
+}
+
 /* ---- pacing ---- */
 
 static void writes_keep_to_the_pace(void **state) {
@@ -610,6 +631,7 @@ int main(void) {
         cmocka_unit_test(a_copy_that_waits_for_its_window_can_be_cancelled),
         cmocka_unit_test(running_out_of_memory_anywhere_is_an_error_and_leaks_nothing),
         cmocka_unit_test(arguments_that_cannot_be_are_refused_at_the_start),
+        cmocka_unit_test(a_budget_that_holds_no_two_blocks_copies_no_pack),
         cmocka_unit_test(writes_keep_to_the_pace),
         cmocka_unit_test(a_paced_copy_is_cancelled_in_its_sleep),
     };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plans of random descriptions, each judged by plan_check.h, and the rules of packs one by one. */
 #include "base/vec.h"
+#include "checkpoint/plan_private.h"
 #include "plan_check.h"
 #include <time.h>
 
@@ -451,6 +452,29 @@ static void a_tensor_larger_than_pack_bytes_goes_whole_into_one_pack(void **stat
     bwi_description_fini(&d);
 }
 
+/* Their number alone: a plan that has as many as there may be gets another one. */
+static void too_many_packs_are_refused(void **state) {
+    (void)state;
+    struct bw_error err = BW_ERROR_INIT;
+    struct bwi_description d;
+    struct bwi_plan p;
+    bwi_description_init(&d);
+    add(&d, "t", BW_U8, 100, zeros);
+    make(&d, 4096, BWI_PLAN_PACK_BYTES, &p);
+    struct bwi_plan full = p;
+    full.chunks = NULL;
+    full.chunk_count = full.piece_count = 0;
+    full.pack_count = BWI_PACKS_MAX;
+    assert_fails(bwi_plan_pack(&full, BWI_PLAN_PACK_BYTES, &err), BW_E_LIMIT, &err,
+                 "plan: more than 65536 packs, the limit");
+    bwi_free(full.places);
+    bwi_free(full.pieces);
+    bwi_free(full.chunks);
+    bwi_plan_fini(&p);
+    bwi_description_fini(&d);
+    assert_int_equal(bwi_alloc_live(), 0);
+}
+
 static void too_many_extents_are_refused(void **state) {
     (void)state;
     struct bw_error err = BW_ERROR_INIT;
@@ -544,6 +568,7 @@ int main(void) {
         cmocka_unit_test(a_full_header_begins_a_second_pack),
         cmocka_unit_test(a_tensor_above_the_limit_of_a_pack_is_cut_and_stored_as_bytes),
         cmocka_unit_test(a_tensor_larger_than_pack_bytes_goes_whole_into_one_pack),
+        cmocka_unit_test(too_many_packs_are_refused),
         cmocka_unit_test(too_many_extents_are_refused),
         cmocka_unit_test(a_hundred_thousand_tiny_tensors_make_one_pack_quickly),
         cmocka_unit_test(every_failed_allocation_is_reported_and_nothing_leaks),

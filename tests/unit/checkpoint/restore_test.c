@@ -152,6 +152,11 @@ static void what_is_expected_is_compared_strictly(void **state) {
     assert_ok(reader_ask(&x, BWI_RESTORE_ALL_TENSORS, NULL, 0), &x.error);
     err = (struct bw_error)BW_ERROR_INIT;
     assert_ok(bwi_restore_compare(x.r, e, 4, 0, &err), &err);
+    (void)bwi_alloc_fail_at(1);
+    const int rc = bwi_restore_compare(x.r, e, 4, 0, &err);
+    (void)bwi_alloc_fail_at(0);
+    assert_fails(rc, BW_E_NOMEM, &err, "expected tensors");
+    bw_error_clear(&err);
     assert_ok(bwi_restore_compare(x.r, e, 2, BW_CHECK_SUBSET, &err), &err);
     assert_fails(bwi_restore_compare(x.r, e, 2, 0, &err), BW_E_MISMATCH, &err,
                  "tensor \"a.tied\": the checkpoint has F32 [24, 300], expected no such tensor (and 1 more differ)");

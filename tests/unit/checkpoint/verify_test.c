@@ -572,6 +572,48 @@ static void an_extent_that_does_not_fit_the_memory_budget_is_not_verified(void *
     world_close(&w);
 }
 
+static void a_header_of_another_s_pack_that_does_not_fit_the_memory_budget_is_not_verified(void **state) {
+    (void)state;
+    struct world w;
+    struct fixture f;
+    struct verifying x;
+    struct bwi_group_meta m;
+    struct bw_error err = BW_ERROR_INIT;
+    const struct bwi_id other = {90, 2, 0xabcd1234, 0};
+    struct bwi_arena *little = NULL;
+    struct bwi_buf bytes = {0}, longer = {0};
+    world_open(&w, 0, 256 * KIB);
+    struct bwi_arena *const whole = w.arena;
+    small(&f, &w, 1);
+    fixture_save_repacked(&f, BWI_CODEC_RAW, &other);
+    fixture_meta(&f, 0, BWI_TIER_REMOTE, &m);
+    const struct bwi_key pack = bwi_pack_key_of(&m.placement, 0);
+    assert_true(world_get(&w, BWI_TIER_REMOTE, pack.s, &bytes));
+    bwi_buf_zero(&longer, 4 * KIB);
+    bwi_buf_put(&longer, bytes.ptr, bytes.len);
+    world_put(&w, BWI_TIER_REMOTE, pack.s, bwi_buf_span(&longer));
+    m.placement.packs[0].header_bytes += 4 * KIB;
+    m.placement.packs[0].file_bytes += 4 * KIB;
+    for (uint64_t e = 0; e < m.placement.extent_count; e++) m.placement.places[e].offset += 4 * KIB;
+    fixture_place(&f, BWI_TIER_REMOTE, &m);
+    bwi_group_meta_fini(&m);
+    bwi_buf_fini(&bytes);
+    bwi_buf_fini(&longer);
+    assert_ok(bwi_arena_open(4 * KIB, 0, &little, &err), &err);
+    w.ctx.arena = little;
+    verifying_init(&x, &f);
+    x.v.tiers[BWI_TIER_LOCAL] = false;
+    verifying_run(&x);
+    assert_fails(x.v.task.error.status, BW_E_LIMIT, &x.v.task.error,
+                 "memory budget: the header of a pack has 8192 bytes");
+    assert_int_equal(x.v.damaged_objects, 0);
+    assert_int_equal(bwi_arena_used(little), 0);
+    verifying_fini(&x);
+    bwi_arena_close(little);
+    w.ctx.arena = whole;
+    world_close(&w);
+}
+
 static void memory_may_run_out_at_any_allocation(void **state) {
     (void)state;
     struct world w;
@@ -586,6 +628,8 @@ static void memory_may_run_out_at_any_allocation(void **state) {
     fixture_repack(&f, 0, BWI_TIER_REMOTE, BWI_CODEC_ZSTD, &other);
     fixture_commit(&f);
     fixture_damage(&w, BWI_TIER_REMOTE, key_of(&f, PACK, 1).s, FIXTURE_FLIP, 5000);
+    const struct bwi_key of_other = bwi_key_pack("run", false, &other, 0, 0, w.ctx.writer + 1);
+    fixture_damage(&w, BWI_TIER_REMOTE, of_other.s, FIXTURE_FLIP, UINT64_MAX);
     const long live = bwi_alloc_live();
     bool failed = true;
     for (unsigned long n = 1; failed; n++) {
@@ -596,7 +640,7 @@ static void memory_may_run_out_at_any_allocation(void **state) {
         if (x.v.task.error.status != 0) {
             assert_int_equal(x.v.task.error.status, BW_E_NOMEM);
         } else {
-            assert_true(x.v.damaged_objects == 1); /* never taken for damage */
+            assert_true(x.v.damaged_objects == 2); /* never taken for damage */
         }
         verifying_fini(&x);
     }
@@ -706,6 +750,7 @@ int main(void) {
         cmocka_unit_test(what_cannot_be_read_is_told_but_is_no_damage),
         cmocka_unit_test(a_pack_of_another_that_cannot_be_read_is_told_but_is_no_damage),
         cmocka_unit_test(an_extent_that_does_not_fit_the_memory_budget_is_not_verified),
+        cmocka_unit_test(a_header_of_another_s_pack_that_does_not_fit_the_memory_budget_is_not_verified),
         cmocka_unit_test(memory_may_run_out_at_any_allocation),
         cmocka_unit_test(it_can_be_cancelled_at_any_turn),
         cmocka_unit_test(findings_are_cut_and_stay_on_one_line),

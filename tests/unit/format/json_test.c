@@ -482,6 +482,32 @@ static void encoding_survives_every_failed_allocation(void **state) {
     json_decref(v);
 }
 
+static unsigned long allocations, failing;
+
+static void *failing_malloc(size_t bytes) {
+    return ++allocations == failing ? NULL : malloc(bytes);
+}
+
+/* Else an object that is sound would be called damaged. (Of a string it says that its syntax is wrong, even so.) */
+static void a_parser_without_memory_says_so(void **state) {
+    (void)state;
+    json_malloc_t before_malloc;
+    json_free_t before_free;
+    int rc = -1;
+    json_get_alloc_funcs(&before_malloc, &before_free);
+    json_set_alloc_funcs(failing_malloc, free);
+    for (failing = 1; rc != 0 && failing < 1000; failing++) {
+        struct bw_error err = BW_ERROR_INIT;
+        json_t *v = NULL;
+        allocations = 0;
+        rc = bwi_json_decode(text("[1,[23,-4],{},[[]],true,null]"), "thing", &v, &err);
+        if (rc != 0) assert_fails(rc, BW_E_NOMEM, &err, "for thing");
+        json_decref(v);
+    }
+    json_set_alloc_funcs(before_malloc, before_free);
+    assert_in_range(failing, 10, 999);
+}
+
 static void a_text_above_its_limit_is_not_made(void **state) {
     (void)state;
     struct bw_error err = BW_ERROR_INIT;
@@ -524,6 +550,7 @@ int main(void) {
         cmocka_unit_test(getters_take_their_own_type_only),
         cmocka_unit_test(the_head_decides_about_versions_and_unknown_members),
         cmocka_unit_test(encoding_survives_every_failed_allocation),
+        cmocka_unit_test(a_parser_without_memory_says_so),
         cmocka_unit_test(a_text_above_its_limit_is_not_made),
     };
     return cmocka_run_group_tests_name("format/json", tests, NULL, NULL);

@@ -455,6 +455,20 @@ static void a_run_ends_at_its_deadline(void **state) {
     bwi_io_close(io);
 }
 
+static void a_run_ends_where_time_stands_still_and_nothing_will_happen(void **state) {
+    struct fixture *f = *state;
+    struct actor a;
+    const uint64_t before = f->v.now;
+    start(f, &a, always_wait, 1, NULL);
+    assert_false(bwi_loop_run(f->loop, &a.task, before + 1000));
+    assert_true(a.task.running);
+    assert_int_equal(f->v.now, before);
+    end_now(f, &a);
+    start(f, &a, again_twice, 3, NULL);
+    assert_true(bwi_loop_run(f->loop, &a.task, before + 1000));
+    assert_int_equal(a.ended, 1);
+}
+
 struct caller {
     struct bwi_task task;
     struct bwi_io_req req;
@@ -530,6 +544,7 @@ int main(void) {
         CASE(a_timer_can_be_moved_and_taken_away),
         CASE(ten_thousand_timers_fire_in_order),
         CASE(ready_tasks_run_in_the_order_of_their_waking),
+        CASE(a_run_ends_where_time_stands_still_and_nothing_will_happen),
         CASE(a_picker_chooses_among_the_ready_ones),
         CASE(any_order_of_picking_keeps_every_wake),
         CASE(sources_are_polled_and_say_when_they_are_due),
