@@ -41,7 +41,7 @@ struct bwi_mend_work {
     struct bwi_manifest manifest;
     struct bwi_buf manifest_bytes;
     bool remade; /* it was damaged, so verify has not seen what follows from it */
-    uint32_t groups, summaries;
+    uint32_t groups;
     enum bwi_tier counting;
     bool building; /* for the index, or for the manifest */
     bool built;
@@ -204,20 +204,11 @@ static enum bwi_step mend_counted(struct bwi_mend *m) {
     struct bwi_mend_work *w = m->w;
     const struct bwi_store_op *op = &w->call.op;
     if (op->error.status < 0) return leave(m, w->call.key.s, &op->error);
-    for (size_t i = 0; i < op->names.len; i++) {
-        uint32_t group;
-        if (!bwi_names_group(&op->names, i, false, &group)) continue;
-        w->summaries++;
-        if (group >= w->groups) w->groups = group + 1;
-    }
+    const uint32_t groups = bwi_names_groups(&op->names);
+    if (groups > w->groups) w->groups = groups;
     if (w->counting == BWI_TIER_REMOTE && m->ctx->tier[BWI_TIER_LOCAL] != NULL) return count_in(m, BWI_TIER_LOCAL);
-    if (w->groups > 0 && w->summaries >= w->groups) return start_build(m, w->groups, false);
-    if (w->groups == 0)
-        (void)bwi_error_set(&w->build_why, BW_E_NOTFOUND, "no tier has a summary of it");
-    else /* one name is no reason to take memory for a million groups */
-        (void)bwi_error_set(&w->build_why, BW_E_NOTFOUND,
-                            "there are summaries up to group %" PRIu32 ", but only %" PRIu32, w->groups - 1,
-                            w->summaries);
+    if (w->groups > 0) return start_build(m, w->groups, false);
+    (void)bwi_error_set(&w->build_why, BW_E_NOTFOUND, "no tier has a summary of it");
     return go(m, MEND_VERIFY);
 }
 

@@ -5,6 +5,7 @@
 #include "format/limits.h"
 #include <string.h>
 
+#define MISSING_MAX  1024u /* groups without a summary, besides as many as have one */
 #define GROUP_DIGITS 6u
 #define NONCE_DIGITS 8u
 
@@ -30,6 +31,16 @@ bool bwi_names_group(const struct bwi_store_names *names, size_t i, bool directo
     if (group >= BWI_GROUPS_MAX) return false;
     *ret = (uint32_t)group;
     return true;
+}
+
+uint32_t bwi_names_groups(const struct bwi_store_names *names) {
+    uint32_t group, named = 0, groups = 0;
+    for (size_t i = 0; i < names->len; i++) named += bwi_names_group(names, i, false, &group);
+    for (size_t i = 0; i < names->len; i++) {
+        const bool counts = bwi_names_group(names, i, false, &group) && group < 2 * named + MISSING_MAX;
+        if (counts && group >= groups) groups = group + 1;
+    }
+    return groups;
 }
 
 bool bwi_names_attempt(const struct bwi_store_names *names, size_t i, uint32_t *ret_attempt, uint32_t *ret_nonce) {

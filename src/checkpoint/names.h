@@ -11,6 +11,9 @@
 bool bwi_names_id(const struct bwi_store_names *names, size_t i, struct bwi_id *ret);
 /* "<group>" of groups/; "<group>/" of data/<ff>/<id>/ when `directory` */
 bool bwi_names_group(const struct bwi_store_names *names, size_t i, bool directory, uint32_t *ret);
+/* How many groups the names of groups/ speak of, where nothing else says it: the highest number and one. A number
+ * behind a gap larger than can be believed is a stray, and no reason to take memory for a million groups. */
+uint32_t bwi_names_groups(const struct bwi_store_names *names);
 /* "<attempt>-<nonce>/" of layouts/ */
 bool bwi_names_attempt(const struct bwi_store_names *names, size_t i, uint32_t *ret_attempt, uint32_t *ret_nonce);
 /* "<launch>/" of launches/, without its slash */

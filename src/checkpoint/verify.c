@@ -86,10 +86,7 @@ static enum bwi_step verify_list(struct bwi_verify *v) {
     if (op->error.status != 0) {
         bwi_verify_report(v, BWI_TIER_REMOTE, UINT32_MAX, w->call.key.s, op->error.status, op->error.message);
     }
-    for (size_t i = 0; i < op->names.len; i++) {
-        uint32_t group;
-        if (bwi_names_group(&op->names, i, false, &group) && group >= w->groups) w->groups = group + 1;
-    }
+    w->groups = bwi_names_groups(&op->names);
     return go(v, VERIFY_PREPARE);
 }
 
