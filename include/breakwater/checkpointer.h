@@ -253,7 +253,7 @@ struct bw_event {
     uint64_t step;     /**< of the save, where there is one */
     uint32_t level;    /**< enum bw_level that the save has now */
     uint32_t lost;     /**< events dropped before this one, because nobody polled (the queue holds 256) */
-    char message[256]; /**< one line, "" where there is nothing to say */
+    char message[256]; /**< one line, of a longer one whole words and "..."; "" where there is nothing to say */
 };
 
 /** An eventfd that is readable while events wait: for poll, epoll or asyncio. Belongs to the handle. */

@@ -160,6 +160,28 @@ void bwi_text_line(char *buf, size_t buf_bytes, const char *text) {
     buf[out] = '\0';
 }
 
+size_t bwi_text_fit(const char *text, size_t max) {
+    const size_t len = strnlen(text, max + 1);
+    size_t n = len < max ? len : max;
+    while (n > 0 && n < len && ((uint8_t)text[n] & 0xc0) == 0x80) n--;
+    return n;
+}
+
+void bwi_text_words(char *buf, size_t buf_bytes, const char *text) {
+    static const char more[] = " ...";
+    const size_t len = strnlen(text, buf_bytes);
+    if (len < buf_bytes) {
+        memcpy(buf, text, len + 1);
+        return;
+    }
+    const size_t max = bwi_text_fit(text, buf_bytes - sizeof more);
+    size_t n = max;
+    while (n > 0 && text[n] != ' ') n--;
+    if (n < max / 2) n = max;
+    memcpy(buf, text, n);
+    memcpy(buf + n, more, sizeof more);
+}
+
 void bwi_text_bytes(uint64_t bytes, char *buf, size_t buf_bytes) {
     static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     if (bytes < 1024) {

@@ -37,6 +37,12 @@ bool bwi_utf8_harmless(uint32_t code);
  * that are stored. Characters that are not harmless and bytes that are no UTF-8 become '?'. */
 void bwi_text_line(char *buf, size_t buf_bytes, const char *text);
 
+/* The length of the longest beginning of at most `max` bytes that ends between characters. */
+size_t bwi_text_fit(const char *text, size_t max);
+/* A copy; of a text that does not fit, the words that do and " ...". A word that is longer than half of that is cut.
+ * buf_bytes is at least 5. */
+void bwi_text_words(char *buf, size_t buf_bytes, const char *text);
+
 /* "1.5 GiB" and the like, for people. */
 void bwi_text_bytes(uint64_t bytes, char *buf, size_t buf_bytes);
 

@@ -15,38 +15,14 @@ void bwi_findings_fini(struct bwi_findings *f) {
     *f = (struct bwi_findings){0};
 }
 
-#define MORE " ..."
-
-/* The length of the longest beginning of at most `max` bytes that ends between characters. */
-static size_t cut_between_characters(const char *text, size_t max) {
-    size_t n = strlen(text);
-    if (n > max) n = max;
-    while (n > 0 && ((uint8_t)text[n] & 0xc0) == 0x80) n--;
-    return n;
-}
-
 /* Copies what fits, not half a character, and nothing that begins a second line. */
 static void put(char *to, size_t to_bytes, const char *text) {
     struct bw_error clean = BW_ERROR_INIT;
     if (text == NULL) return;
     (void)bwi_error_set(&clean, BW_E_INTERNAL, "%s", text);
-    const size_t n = cut_between_characters(clean.message, to_bytes - 1);
+    const size_t n = bwi_text_fit(clean.message, to_bytes - 1);
     memcpy(to, clean.message, n);
     to[n] = '\0';
-}
-
-/* Copies a sentence; of one that does not fit the words that do, and MORE. A word that fills it all is cut. */
-static void put_words(char *to, size_t to_bytes, const char *text) {
-    if (strlen(text) < to_bytes) {
-        memcpy(to, text, strlen(text) + 1);
-        return;
-    }
-    const size_t max = cut_between_characters(text, to_bytes - sizeof MORE);
-    size_t n = max;
-    while (n > 0 && text[n] != ' ') n--;
-    if (n < max / 2) n = max;
-    memcpy(to, text, n);
-    memcpy(to + n, MORE, sizeof MORE);
 }
 
 void bwi_finding_about(const char *object, const char *found, char ret[BWI_FINDING_TEXT_BYTES]) {
@@ -55,7 +31,7 @@ void bwi_finding_about(const char *object, const char *found, char ret[BWI_FINDI
     const char *at = bwi_format(name, sizeof name, " \"%s\"", object) ? strstr(found, name) : NULL;
     const size_t before = at == NULL ? strlen(found) : (size_t)(at - found);
     (void)bwi_format(text, sizeof text, "%.*s%s", (int)before, found, at == NULL ? "" : at + strlen(name));
-    put_words(ret, BWI_FINDING_TEXT_BYTES, text);
+    bwi_text_words(ret, BWI_FINDING_TEXT_BYTES, text);
 }
 
 void bwi_finding_not_mended(const char *object, const char *found, const char *why, char ret[BWI_FINDING_TEXT_BYTES]) {
@@ -64,10 +40,10 @@ void bwi_finding_not_mended(const char *object, const char *found, const char *w
     const size_t room = BWI_FINDING_TEXT_BYTES - (sizeof between - 1);
     const size_t why_bytes = strlen(why) < room / 2 ? strlen(why) : room / 2;
     bwi_finding_about(object, found, text);
-    put_words(ret, room - why_bytes, text);
+    bwi_text_words(ret, room - why_bytes, text);
     const size_t n = strlen(ret);
     memcpy(ret + n, between, sizeof between);
-    put_words(ret + n + sizeof between - 1, room - n, why);
+    bwi_text_words(ret + n + sizeof between - 1, room - n, why);
 }
 
 static struct bw_finding *add(struct bwi_findings *f) {
@@ -96,7 +72,7 @@ void bwi_findings_add(struct bwi_findings *f, uint32_t severity, int status, con
     put(x->object, sizeof x->object, object);
     put(x->tensor, sizeof x->tensor, tensor);
     (void)bwi_error_set(&clean, BW_E_INTERNAL, "%s", text);
-    put_words(x->message, sizeof x->message, clean.message);
+    bwi_text_words(x->message, sizeof x->message, clean.message);
     if (id == NULL) return;
     char id_text[BWI_ID_TEXT_BYTES];
     bwi_id_text(id, id_text);

@@ -61,10 +61,12 @@ static void emit(struct bwi_session *s, struct bw_event *e) {
 
 void bwi_session_note(struct bwi_session *s, int status, uint64_t step, const char *fmt, ...) {
     struct bw_event e = {.type = BW_EVENT_NOTE, .status = status, .step = step};
+    char text[BW_ERROR_MESSAGE_BYTES + 256];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(e.message, sizeof e.message, fmt, ap);
+    (void)vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
+    bwi_text_words(e.message, sizeof e.message, text);
     emit(s, &e);
 }
 

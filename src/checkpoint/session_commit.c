@@ -134,7 +134,7 @@ static enum bwi_step looked(struct bwi_committer *c) {
     bool decided = status == 0 && m->result != BWI_COMMIT_INCOMPLETE;
     bwi_session_looked(c->s, m);
     if (status < 0 && status != BW_E_CANCELLED && bwi_session_tells(++c->failures))
-        bwi_session_note(c->s, status, m->id.step, "commit is tried again: %.220s", m->task.error.message);
+        bwi_session_note(c->s, status, m->id.step, "commit is tried again: %s", m->task.error.message);
     struct bwi_head head = m->head;
     struct bwi_id id = m->id;
     struct bw_error uncovered = BW_ERROR_INIT;

@@ -56,7 +56,7 @@ static enum bwi_step was_read(struct bwi_save *v) {
 enum bwi_step bwi_save_give(struct bwi_save *v) {
     const char *run = ctx_of(v)->run;
     if (v->clean.op.error.status < 0 && v->give_state > GIVE_READ) {
-        bwi_session_note(v->session, v->clean.op.error.status, v->step, "leftovers stay for the next sweep: %.180s",
+        bwi_session_note(v->session, v->clean.op.error.status, v->step, "leftovers stay for the next sweep: %s",
                          v->clean.op.error.message);
         return BWI_STEP_END;
     }

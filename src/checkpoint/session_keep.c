@@ -57,7 +57,7 @@ static enum bwi_step retired(struct bwi_keeper *k) {
     }
     int status = k->decide.task.error.status;
     if (status < 0 && status != BW_E_CANCELLED)
-        bwi_session_note(k->s, status, 0, "retention: %.220s", k->decide.task.error.message);
+        bwi_session_note(k->s, status, 0, "retention: %s", k->decide.task.error.message);
     if (k->decide.created) bwi_session_note(k->s, 0, 0, "retired %zu checkpoints", k->count);
     if (status == 0) bwi_session_new_head(k->s, &k->decide.head); /* else it need not be durable */
     bwi_decide_fini(&k->decide);
@@ -85,7 +85,7 @@ static enum bwi_step swept(struct bwi_keeper *k) {
         return BWI_STEP_WAIT;
     }
     if (w->task.error.status < 0 && w->task.error.status != BW_E_CANCELLED)
-        bwi_session_note(k->s, w->task.error.status, 0, "sweep: %.220s", w->task.error.message);
+        bwi_session_note(k->s, w->task.error.status, 0, "sweep: %s", w->task.error.message);
     if (w->checkpoints) bwi_session_note(k->s, 0, 0, "swept %llu dead checkpoints", (unsigned long long)w->checkpoints);
     k->state = KEEPER_SLEEP;
     return BWI_STEP_AGAIN;

@@ -192,8 +192,8 @@ static int tell_unread(struct bwi_open *o, const struct bwi_entry *head, struct 
             bwi_error_copy(err, &u->why);
             return bwi_error_wrap(err, "what this node holds of step %llu, which may still be committed", step);
         }
-        bwi_session_note(o->s, u->why.status, u->id.step, "what this node holds of step %llu is not counted: %.220s",
-                         step, u->why.message);
+        bwi_session_note(o->s, u->why.status, u->id.step, "what this node holds of step %llu is not counted: %s", step,
+                         u->why.message);
     }
     return 0;
 }
@@ -276,7 +276,7 @@ static void tell_mended(struct bwi_open *o) {
                          step, (unsigned long long)o->look.mended);
     if (o->look.lost.status < 0)
         bwi_session_note(o->s, o->look.lost.status, o->likely.step,
-                         "step %llu is damaged in the authority, and this node cannot mend it: %.220s", step,
+                         "step %llu is damaged in the authority, and this node cannot mend it: %s", step,
                          o->look.lost.message);
 }
 

@@ -74,7 +74,7 @@ static enum bwi_step drained(struct bwi_salvage *v) {
         return BWI_STEP_AGAIN;
     }
     if (bwi_session_tells(++v->failures))
-        bwi_session_note(v->s, e->status, v->id.step, "salvage is tried again: %.220s", e->message);
+        bwi_session_note(v->s, e->status, v->id.step, "salvage is tried again: %s", e->message);
     v->retry_ns = bwi_backoff_next(&v->backoff, v->s->ctx, bwi_loop_now_ns(v->task.loop));
     return BWI_STEP_AGAIN;
 }

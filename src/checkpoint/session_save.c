@@ -326,7 +326,7 @@ static enum bwi_step drained(struct bwi_save *v) {
     v->drain_failures++;
     bwi_format(v->held_up, sizeof v->held_up, "the drain has failed (%u): %.280s", v->drain_failures, e->message);
     if (bwi_session_tells(v->drain_failures))
-        bwi_session_note(v->session, e->status, v->step, "drain failed (%u): %.200s", v->drain_failures, e->message);
+        bwi_session_note(v->session, e->status, v->step, "drain failed (%u): %s", v->drain_failures, e->message);
     v->state = BWI_SAVE_QUEUE;
     return pause_save(v);
 }
@@ -413,7 +413,7 @@ static enum bwi_step clean(struct bwi_save *v) {
         return BWI_STEP_WAIT;
     }
     if (v->clean.op.error.status < 0)
-        bwi_session_note(v->session, v->clean.op.error.status, v->step, "leftovers stay for the next sweep: %.180s",
+        bwi_session_note(v->session, v->clean.op.error.status, v->step, "leftovers stay for the next sweep: %s",
                          v->clean.op.error.message);
     /* Who was told by the history need not tell it. */
     return v->outcome_set || v->session->over ? give(v) : go(v, BWI_SAVE_MARK);
@@ -432,7 +432,7 @@ static enum bwi_step mark(struct bwi_save *v) {
     if (v->outcome_set || v->session->over) return give(v);
     if (v->mark.task.error.status == 0) return go(v, BWI_SAVE_ABORT);
     if (++v->mark_failures >= MARK_TRIES || v->session->closing) {
-        bwi_session_note(v->session, v->mark.task.error.status, v->step, "the other ranks could not be told%s: %.200s",
+        bwi_session_note(v->session, v->mark.task.error.status, v->step, "the other ranks could not be told%s: %s",
                          v->session->closing ? "" : " yet", v->mark.task.error.message);
         return leave_untold(v);
     }
@@ -458,7 +458,7 @@ static enum bwi_step aborted(struct bwi_save *v) {
     const bool failed = d->task.error.status < 0;
     const enum bwi_fate fate = bwi_policy_fate(d->head.found ? &d->head.entry : NULL, &v->id);
     if (failed)
-        bwi_session_note(v->session, d->task.error.status, v->step, "the abort could not be entered: %.200s",
+        bwi_session_note(v->session, d->task.error.status, v->step, "the abort could not be entered: %s",
                          d->task.error.message);
     if (d->created) v->never_live = v->outcome_set = true;
     if (!failed) bwi_session_new_head(v->session, &d->head); /* else it need not be durable */

@@ -84,8 +84,8 @@ static enum bwi_step failed(struct bwi_teller *t, const struct bw_error *e) {
     struct bwi_session *s = t->s;
     struct debt *d = find(t, &t->now.id, t->now.group);
     if (d && (!d->noted || s->closing))
-        bwi_session_note(s, e->status, d->id.step, "the other ranks could not be told%s: %.200s",
-                         s->closing ? "" : " yet", e->message);
+        bwi_session_note(s, e->status, d->id.step, "the other ranks could not be told%s: %s", s->closing ? "" : " yet",
+                         e->message);
     if (d) d->noted = true;
     if (t->task.cancel) t->count = 0;
     if (!s->closing) return pause_at(t);

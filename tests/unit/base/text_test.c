@@ -231,6 +231,30 @@ static void a_line_that_is_too_long_is_cut_between_characters(void **state) {
     assert_int_equal(untouched, 'x');
 }
 
+static void assert_words(const char *text, size_t buf_bytes, const char *words) {
+    char buf[40];
+    memset(buf, 'x', sizeof buf);
+    bwi_text_words(buf, buf_bytes, text);
+    assert_string_equal(buf, words);
+    assert_int_equal(buf[buf_bytes], 'x');
+}
+
+static void a_sentence_that_is_too_long_ends_with_a_whole_word_and_says_so(void **state) {
+    (void)state;
+    assert_words("", 5, "");
+    assert_words("no room", 8, "no room");
+    assert_words("there is no room left", 22, "there is no room left");
+    assert_words("there is no room left", 21, "there is no room ...");
+    assert_words("there is no room left", 20, "there is no ...");
+    assert_words("there is no room left", 16, "there is no ...");
+    assert_words("a wordwithoutanend", 14, "a wordwit ..."); /* not all but the first letter is given up for it */
+    assert_words("abcdefgh", 5, " ...");
+    assert_words("abcd\xc3\xa4\xc3\xa4\xc3\xa4", 10, "abcd ..."); /* not half a character */
+    assert_int_equal(bwi_text_fit("ab\xc3\xa4", 3), 2);
+    assert_int_equal(bwi_text_fit("ab\xc3\xa4", 4), 4);
+    assert_int_equal(bwi_text_fit("ab", 9), 2);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hex_is_written_in_lower_case_and_read_back),
@@ -247,6 +271,7 @@ int main(void) {
         cmocka_unit_test(sizes_are_written_for_people),
         cmocka_unit_test(a_line_has_nothing_in_it_that_starts_or_reorders_one),
         cmocka_unit_test(a_line_that_is_too_long_is_cut_between_characters),
+        cmocka_unit_test(a_sentence_that_is_too_long_ends_with_a_whole_word_and_says_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
