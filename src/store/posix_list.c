@@ -98,6 +98,12 @@ void bwi_posix_delete(struct bwi_store_op *op) {
 
 static int remove_entry(struct bwi_store_op *op, int parent, const char *name, enum bwi_os_type type, unsigned depth);
 
+/* Somebody else has removed it: in a directory that is open, file systems of other machines call that stale. If all of
+ * the mount is, the directory above says so next. */
+static bool is_away(int rc) {
+    return rc == -ENOENT || rc == -ESTALE;
+}
+
 /* One pass over a directory. An entry that cannot be removed is reported and does not stop the others: space matters
  * more. */
 static int remove_entries(struct bwi_store_op *op, int dirfd, unsigned depth) {
@@ -105,13 +111,14 @@ static int remove_entries(struct bwi_store_op *op, int dirfd, unsigned depth) {
     struct bwi_os_dir *d = NULL;
     struct bwi_os_dirent e;
     int first = 0, rc = os->dir_open(os, dirfd, ".", &d);
-    if (rc == -ENOENT) return 0;
+    if (is_away(rc)) return 0;
     if (rc < 0) return bwi_store_errno(op, rc, "open a directory for reading");
     while ((rc = os->dir_next(os, d, &e)) > 0) {
         rc = remove_entry(op, dirfd, e.name, e.type, depth);
         if (rc < 0 && first == 0) first = rc;
     }
     os->dir_close(os, d);
+    if (is_away(rc)) rc = 0;
     if (rc < 0) bwi_store_errno(op, rc, "read a directory");
     return first < 0 ? first : rc;
 }
@@ -123,7 +130,7 @@ static int remove_dir(struct bwi_store_op *op, int parent, const char *name, uns
         return -ELOOP;
     }
     int dirfd = os->open_dir(os, parent, name), rc = 0;
-    if (dirfd == -ENOENT) return 0;
+    if (is_away(dirfd)) return 0;
     if (dirfd < 0) return bwi_store_errno(op, dirfd, "open directory \"%s\"", name);
     for (int pass = 0; pass < PASSES; pass++) {
         rc = remove_entries(op, dirfd, depth + 1);
@@ -141,7 +148,7 @@ static int remove_entry(struct bwi_store_op *op, int parent, const char *name, e
     struct bwi_os *os = bwi_posix_of(op)->os;
     if (type == BWI_OS_DIR) return remove_dir(op, parent, name, depth);
     int rc = os->unlink(os, parent, name);
-    return rc < 0 && rc != -ENOENT ? bwi_store_errno(op, rc, "unlink \"%s\"", name) : 0;
+    return rc < 0 && !is_away(rc) ? bwi_store_errno(op, rc, "unlink \"%s\"", name) : 0;
 }
 
 /* Removes the directory `leaf` of a prefix, with what is in it. */

@@ -659,6 +659,22 @@ static void a_name_that_may_have_been_given_leaves_the_outcome_unknown(void **st
     }
 }
 
+/* On file systems of other machines a directory that somebody removed while it was open is stale, not away. */
+static void directories_that_others_remove_meanwhile_are_no_failure(void **state) {
+    struct fixture *f = *state;
+    for (uint64_t n = 1;; n++) {
+        assert_op_ok(st_create(S, "a/b/c/k", ""));
+        const uint64_t before = bwi_os_fault_fired(f->fault);
+        bwi_os_fault_at(f->fault, n, 1, UINT32_C(1) << BWI_OS_READDIR, ESTALE);
+        assert_op_ok(st_key(S, BWI_STORE_DELETE_PREFIX, "a/"));
+        const bool fired = bwi_os_fault_fired(f->fault) > before;
+        bwi_os_fault_at(f->fault, 0, 0, 0, 0);
+        assert_int_equal(look(f, "a/b/c/k"), 0);
+        if (!fired) break;
+        assert_true(n < 100);
+    }
+}
+
 /* A file that somebody cuts while it is read, or that is not as long as what was written into it. */
 static uint64_t lost_bytes;
 static int64_t pread_less(struct bwi_os *os, int fd, void *buf, size_t n, uint64_t offset) {
@@ -803,6 +819,7 @@ int main(void) {
         FAULTS(every_sync_is_counted_and_needed),
         FAULTS(directories_that_others_made_are_synced_once_for_each_store),
         FAULTS(a_sync_of_a_directory_that_failed_is_not_taken_for_done),
+        FAULTS(directories_that_others_remove_meanwhile_are_no_failure),
         FAULTS(a_listing_asks_nothing_about_the_single_objects),
         CASE(no_fsync_is_believed_after_one_that_failed),
         CASE(an_object_that_was_there_is_in_doubt_after_a_failed_fsync),
