@@ -7,6 +7,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -19,9 +20,12 @@ echo "end ${{0##*/}} $1" >>"$LOG"
 # `python3 -m venv` makes what is then used; `meson setup` what is then built.
 PYTHON = """case "$*" in
 '-m venv .venv') sleep 0.2 && mkdir .venv .venv/bin && printf '#!/bin/sh\\n' >.venv/bin/pip && chmod +x .venv/bin/pip ;;
-tools/mutants.py*) exec python3 "$@" ;;
+tools/mutants.py* | tools/run_tests.py*) exec "$REAL" "$@" ;;
 esac"""
-MESON = 'sleep 0.2 && mkdir "$2" && touch "$2/build.ninja"'
+MESON = """case $1 in
+setup) sleep 0.2 && mkdir "$2" && touch "$2/build.ninja" ;;
+introspect) echo '[]' ;;
+esac"""
 
 
 class Dev(unittest.TestCase):
@@ -38,12 +42,16 @@ class Dev(unittest.TestCase):
         (self.tree / "src").symlink_to(ROOT / "src")
         self.bin.mkdir()
         self.log.touch()
-        for name, does in (("python", PYTHON), ("meson", MESON), ("ninja", ""), ("dpkg-query", "echo installed")):
-            (self.bin / name).write_text(NOTE.format(does) if name != "dpkg-query" else f"#!/bin/sh\n{does}\n")
-            (self.bin / name).chmod(0o755)
+        for name, does in (("python", PYTHON), ("meson", MESON), ("ninja", "sleep 0.2")):
+            self.stand_in(name, NOTE.format(does))
+        self.stand_in("dpkg-query", "#!/bin/sh\necho installed\n")
         self.env = {**os.environ, "LOG": str(self.log), "PATH": f"{self.bin}:{os.environ['PATH']}",
-                    "PYTHONDONTWRITEBYTECODE": "1", "PYTHON": str(self.bin / "python"),
+                    "PYTHONDONTWRITEBYTECODE": "1", "REAL": sys.executable, "PYTHON": str(self.bin / "python"),
                     "MESON": str(self.bin / "meson")}
+
+    def stand_in(self, name, script):
+        (self.bin / name).write_text(script)
+        (self.bin / name).chmod(0o755)
 
     def dev(self, *words):
         return subprocess.run(["./dev", *words], cwd=self.tree, env=self.env, capture_output=True, text=True,
@@ -91,9 +99,10 @@ class Dev(unittest.TestCase):
         both = [subprocess.Popen(["./dev", "test", "some_test"], cwd=self.tree, env=self.env, text=True,
                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for _ in range(2)]
         said = [p.communicate(timeout=60)[0] for p in both]
-        self.assertEqual([p.returncode for p in both], [0, 0], said)
-        made = [line for line in self.log.read_text().splitlines() if line.split()[2] in ("-m", "setup")]
-        self.assertEqual(made, ["begin python -m", "end python -m", "begin meson setup", "end meson setup"])
+        self.assertEqual([s.count("some_test: no such test") for s in said], [1, 1], said)
+        made = [line for line in self.log.read_text().splitlines() if line.split()[2] in ("-m", "setup", "-C")]
+        once = ["begin python -m", "end python -m", "begin meson setup", "end meson setup"]
+        self.assertEqual(made, once + 2 * ["begin ninja -C", "end ninja -C"])
 
 
 if __name__ == "__main__":
