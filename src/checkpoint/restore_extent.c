@@ -82,13 +82,9 @@ static void extent_lost(struct bwi_restore_job *j) {
             bwi_restore_fail(c, &told);
             return;
         }
-        if (j->error[t].status != 0) damage = e;
+        if (tried || damage == NULL) damage = e;
     }
-    if (damage == NULL) {
-        bwi_restore_group_nowhere(c, g);
-    } else {
-        bwi_restore_lost(c, g->group, damage);
-    }
+    bwi_restore_lost(c, g->group, damage);
 }
 
 /* ---- before the read ---- */

@@ -607,9 +607,6 @@ int bwi_session_may_begin(struct bwi_session *s, uint64_t step, struct bw_error 
     for (const struct bwi_save *v = s->saves; v; v = v->next)
         if (v->step == step && !v->outcome_set && v->error.status == 0)
             return bwi_error_set(err, BW_E_STATE, "step %llu is being saved", (unsigned long long)step);
-    for (const struct bwi_save *v = s->saves; v; v = v->next)
-        if (v->step == step && v->committed)
-            return bwi_error_set(err, BW_E_REFUSED, "step %llu is committed", (unsigned long long)step);
     return 0;
 }
 

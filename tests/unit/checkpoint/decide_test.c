@@ -541,6 +541,32 @@ static void when_no_entry_is_sound_the_newest_is_told(void **state) {
     log_close(&l);
 }
 
+static void who_is_woken_before_its_time_tries_no_sooner(void **state) {
+    (void)state;
+    struct log l;
+    struct participant a;
+    struct bwi_decide d = {0};
+    log_open(&l);
+    participant_open(&a, &l, 1);
+    const uint64_t *creates = &a.ctx.tier[BWI_TIER_REMOTE]->ops[BWI_STORE_CREATE];
+    for (int k = 0; k < 6; k++) bwi_bucket_fail_next(l.bucket, BWI_STORE_CREATE, "history/", BW_E_UNKNOWN, false);
+    decide_start(&a, &d);
+    while (d.retry_ns <= l.env.now) turn(&a);
+    const uint64_t tried = *creates;
+    for (int i = 0; i < 10; i++) {
+        bwi_task_wake(&d.task);
+        while (bwi_loop_turn(a.loop, 0)) continue;
+        assert_int_equal(*creates, tried);
+    }
+    const uint64_t due = d.retry_ns;
+    while (d.task.running) turn(&a);
+    assert_ok(d.task.error.status, &d.task.error);
+    assert_true(d.created && *creates > tried && l.env.now >= due);
+    bwi_decide_fini(&d);
+    participant_close(&a);
+    log_close(&l);
+}
+
 static void every_allocation_may_fail(void **state) {
     (void)state;
     bool whole = false;
@@ -585,6 +611,7 @@ int main(void) {
         cmocka_unit_test(a_reader_does_not_believe_a_stray),
         cmocka_unit_test(an_entry_trimmed_before_it_was_read_is_looked_for_again),
         cmocka_unit_test(when_no_entry_is_sound_the_newest_is_told),
+        cmocka_unit_test(who_is_woken_before_its_time_tries_no_sooner),
         cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -475,6 +475,41 @@ static void memory_may_run_out_at_any_allocation(void **state) {
     world_close(&w);
 }
 
+/* What a call asks of every group, and of an index that has to be made again. */
+static void memory_may_run_out_while_all_groups_are_asked(void **state) {
+    (void)state;
+    struct world w;
+    struct fixture f;
+    struct reader x;
+    uint64_t at;
+    unsigned failures = 0;
+    uint8_t buf[5000];
+    world_open(&w, 8, 256 * KIB);
+    fixture_small(&f, &w, 2);
+    fixture_save(&f);
+    fixture_damage(&w, BWI_TIER_REMOTE, key_of(&f, INDEX, &at).s, FIXTURE_DELETE, 0);
+    const struct bwi_restore_target t = reader_target(&f, true);
+    const long live = bwi_alloc_live();
+    for (int blobs = 0; blobs < 2; blobs++) {
+        bool failed = true;
+        for (unsigned long n = 1; failed; n++) {
+            reader_open(&x, &f, &t);
+            (void)bwi_alloc_fail_at(n);
+            int rc = reader_ask(&x, blobs ? BWI_RESTORE_BLOBS : BWI_RESTORE_ALL_TENSORS, NULL, 0);
+            failed = bwi_alloc_fail_at(0) >= n;
+            if (rc != 0) assert_fails(rc, BW_E_NOMEM, &x.error, NULL);
+            failures += rc != 0;
+            rc = blobs ? reader_blob(&x, 1, "rng", buf, sizeof buf) : reader_all(&x); /* it works again */
+            assert_ok(rc, &x.error);
+            if (blobs) assert_int_equal(buf[99], fixture_blob_byte("rng", 1, 99));
+            reader_close(&x);
+        }
+    }
+    assert_true(failures > 20);
+    assert_int_equal(bwi_alloc_live(), live);
+    world_close(&w);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(local_damage_is_served_from_the_remote_tier_and_put_right),
@@ -487,6 +522,7 @@ int main(void) {
         cmocka_unit_test(a_lost_index_is_made_again_from_the_layouts),
         cmocka_unit_test(any_operation_may_fail),
         cmocka_unit_test(memory_may_run_out_at_any_allocation),
+        cmocka_unit_test(memory_may_run_out_while_all_groups_are_asked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -113,10 +113,41 @@ static void only_what_the_manifest_names_is_put_into_the_local_copy(void **state
     other_data(true);
 }
 
+/* The local copy of a group lies in a pack of a checkpoint of which the authority knows nothing. */
+static void a_damaged_pack_of_a_checkpoint_that_is_not_there_stays_as_it_is(void **state) {
+    (void)state;
+    struct world w;
+    struct fixture f;
+    struct reader x;
+    struct piece p;
+    struct bwi_buf before = {0}, after = {0};
+    const struct bwi_id gone = {90, 2, 0xabcd1234, 0};
+    save(&w, &f, 0);
+    fixture_repack(&f, 0, BWI_TIER_LOCAL, BWI_CODEC_RAW, &gone);
+    const struct bwi_key pack = bwi_key_pack("run", false, &gone, 0, 0, w.ctx.writer + 1);
+    fixture_damage(&w, BWI_TIER_LOCAL, pack.s, FIXTURE_FLIP, UINT64_MAX);
+    assert_true(world_get(&w, BWI_TIER_LOCAL, pack.s, &before));
+    const struct bwi_restore_target t = reader_target(&f, true);
+    reader_open(&x, &f, &t);
+    piece_make(&p, &f, 0, (uint64_t[]){0, 0}, (uint64_t[]){24, 300});
+    assert_ok(reader_read(&x, &p.slice, 1), &x.error);
+    assert_int_equal(piece_wrong(&p), 0);
+    assert_true(bwi_restore_get_stats(x.r)->damaged_extents > 0);
+    assert_int_equal(bwi_restore_get_stats(x.r)->repaired_objects, 0);
+    assert_true(world_get(&w, BWI_TIER_LOCAL, pack.s, &after));
+    assert_true(bwi_span_eq(bwi_buf_span(&before), bwi_buf_span(&after)));
+    bwi_buf_fini(&before);
+    bwi_buf_fini(&after);
+    bwi_free(p.memory);
+    reader_close(&x);
+    world_close(&w);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_cancelled_call_begins_no_repair),
         cmocka_unit_test(only_what_the_manifest_names_is_put_into_the_local_copy),
+        cmocka_unit_test(a_damaged_pack_of_a_checkpoint_that_is_not_there_stays_as_it_is),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
  * every way to fail. */
 #include "base/error.h"
 #include "checkpoint/policy_history.h"
+#include "checkpoint/restore_private.h"
 #include "reader.h"
 
 /* ---- questions ---- */
@@ -329,6 +330,31 @@ static void the_arena_is_the_bound_whatever_is_read(void **state) {
     world_close(&big);
 }
 
+/* An index may say so, though nobody can have saved it. */
+static void a_slice_larger_than_an_address_space_is_refused(void **state) {
+    (void)state;
+    struct world w;
+    struct fixture f;
+    struct reader x;
+    struct piece p;
+    world_open(&w, 1, 256 * KIB);
+    fixture_small(&f, &w, 2);
+    fixture_save(&f);
+    const struct bwi_restore_target t = reader_target(&f, true);
+    reader_open(&x, &f, &t);
+    assert_ok(reader_ask(&x, BWI_RESTORE_TENSOR, "a", 0), &x.error);
+    piece_make(&p, &f, 0, (uint64_t[]){0, 0}, (uint64_t[]){24, 300});
+    uint64_t *shape = (uint64_t *)(uintptr_t)bwi_restore_find_tensor(x.r, bwi_span_str("a"))->shape;
+    shape[0] = UINT64_C(1) << 40;
+    shape[1] = UINT64_C(1) << 21;
+    p.slice.shape = p.slice.offset = p.slice.extent = NULL;
+    expect_slice(&x, &p.slice, 1, BW_E_INVALID,
+                 "slice of tensor \"a\": 9223372036854775808 bytes do not fit the address space");
+    bwi_free(p.memory);
+    reader_close(&x);
+    world_close(&w);
+}
+
 /* ---- placements ---- */
 
 static void compressed_extents_and_packs_of_other_checkpoints_are_followed(void **state) {
@@ -608,6 +634,7 @@ int main(void) {
         cmocka_unit_test(slices_are_checked_before_anything_is_read),
         cmocka_unit_test(an_extent_that_several_slices_need_is_read_once),
         cmocka_unit_test(the_arena_is_the_bound_whatever_is_read),
+        cmocka_unit_test(a_slice_larger_than_an_address_space_is_refused),
         cmocka_unit_test(compressed_extents_and_packs_of_other_checkpoints_are_followed),
         cmocka_unit_test(a_part_that_no_box_holds_is_an_error),
         cmocka_unit_test(an_uncommitted_checkpoint_is_read_from_wherever_its_groups_are),

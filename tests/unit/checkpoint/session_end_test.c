@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How launches and saves that come to nothing end: everybody is told, and nothing is left of them. Whole jobs, in
  * memory and virtual time. */
+#include "checkpoint/session_private.h"
 #include "cluster_job.h"
 
 static bool summary_is_on_its_way(struct cluster *c, void *user) {
@@ -500,6 +501,129 @@ static void a_save_that_waits_for_room_goes_on_as_soon_as_another_one_makes_some
     }
 }
 
+/* --- asked twice, or too early ------------------------------------------------------------------------------- */
+
+static void a_save_is_started_once(void **unused) {
+    (void)unused;
+    struct cluster c;
+    struct bw_error err = BW_ERROR_INIT;
+    static struct state s;
+    cluster_init(&c, 91);
+    open_all(&c, 0, &(struct launch){.launch = "a", .world = 1});
+    make_state(&s, 10);
+    struct bwi_save *v = save(&c, 0, 10, &s);
+    assert_fails(bwi_session_start(v, &err), BW_E_STATE, &err, "step 10 was started already");
+    wait_level(&c, v, BW_COMMITTED);
+    cluster_fini(&c);
+}
+
+static void a_head_that_is_older_than_the_known_one_changes_nothing(void **unused) {
+    (void)unused;
+    struct cluster c;
+    struct bwi_span bytes;
+    struct bwi_head older = {.found = true};
+    struct bw_error err = BW_ERROR_INIT;
+    cluster_init(&c, 92);
+    open_all(&c, 0, &(struct launch){.launch = "a", .world = 1});
+    commit_all(&c, 0, 1, 10);
+    struct bwi_session *s = c.ranks[0].session;
+    const uint64_t n = s->head.entry.n;
+    assert_true(n >= 2 && s->head.entry.h == 10);
+    assert_true(bwi_bucket_get(c.remote, bwi_key_entry("run", 1, 1).s, &bytes));
+    assert_ok(bwi_entry_decode(bytes, &older.entry, &err), &err);
+    bwi_session_apply_head(s, &older, &(struct bwi_gap){0});
+    assert_int_equal(s->head.entry.n, n);
+    assert_int_equal(s->head.entry.h, 10);
+    assert_false(s->over);
+    commit_all(&c, 0, 1, 20);
+    cluster_fini(&c); /* what the older one held is freed */
+}
+
+/* By a mark first; who asks again wants the abort entry as well. */
+static void what_is_owed_twice_is_owed_once_with_all_of_it(void **unused) {
+    (void)unused;
+    struct cluster c;
+    struct bwi_span found;
+    cluster_init(&c, 93);
+    open_all(&c, 0, &(struct launch){.launch = "a", .world = 1});
+    struct bwi_session *s = c.ranks[0].session;
+    const struct bwi_id id = {.step = 10, .attempt = s->attempt, .nonce = s->nonce};
+    const uint64_t n = s->head.entry.n;
+    bwi_session_owe(s, &id, 0, BW_E_IO, "first", false);
+    bwi_session_owe(s, &id, 0, BW_E_IO, "again", true);
+    cluster_run(&c, never, NULL, 5000);
+    assert_true(bwi_bucket_get(c.remote, bwi_key_failed("run", &id, 0).s, &found));
+    assert_true(bwi_bucket_get(c.remote, bwi_key_entry("run", 1, n + 1).s, &found));
+    assert_false(bwi_bucket_get(c.remote, bwi_key_entry("run", 1, n + 2).s, &found));
+    assert_int_equal(bwi_policy_try(&s->head.entry, 10), 1);
+    cluster_fini(&c);
+}
+
+struct seen {
+    const uint64_t *of;
+    uint64_t n;
+};
+
+static bool more_than_seen(struct cluster *c, void *user) {
+    (void)c;
+    const struct seen *s = user;
+    return *s->of > s->n;
+}
+
+static void a_committer_that_is_woken_before_its_time_does_not_look(void **unused) {
+    (void)unused;
+    struct cluster c;
+    static struct state st;
+    cluster_init(&c, 94);
+    open_all(&c, 0, &(struct launch){.launch = "a", .world = 2});
+    struct bwi_session *s = c.ranks[0].session;
+    make_state(&st, 10);
+    struct bwi_save *v = save(&c, 0, 10, &st);
+    wait_level(&c, v, BW_REMOTE);
+    cluster_kill(&c, 1);
+    bwi_lookout_stop(s);
+    bwi_follow_stop(s);
+    cluster_run(&c, never, NULL, 120000); /* its looks are far apart by now */
+    struct seen lists = {&c.ranks[0].ctx.tier[BWI_TIER_REMOTE]->ops[BWI_STORE_LIST], 0};
+    lists.n = *lists.of;
+    assert_true(cluster_run(&c, more_than_seen, &lists, 600000));
+    cluster_run(&c, never, NULL, 10);
+    lists.n = *lists.of;
+    for (int i = 0; i < 5; i++) {
+        bwi_task_wake((struct bwi_task *)(void *)s->committer); /* its first member */
+        cluster_run(&c, never, NULL, 1);
+        assert_int_equal(*lists.of, lists.n);
+    }
+    assert_true(cluster_run(&c, more_than_seen, &lists, 600000)); /* when it is time it looks */
+    cluster_fini(&c);
+}
+
+/* Another launch has begun afresh and gone far: entries in between may have said what became of it. */
+static void a_save_of_which_nobody_reads_what_became_of_it_is_unknown(void **unused) {
+    (void)unused;
+    struct cluster c;
+    struct bwi_save *v;
+    cluster_init(&c, 95);
+    open_all(&c, 0, &(struct launch){.launch = "a", .world = 1});
+    bwi_bucket_model(c.remote)->latency_ns = BWI_NS_PER_S;
+    save_all(&c, 0, 1, 10, &v);
+    wait_level(&c, v, BW_LOCAL);
+    cluster_kill(&c, 0);
+    bwi_bucket_model(c.remote)->latency_ns = 0;
+    open_all(&c, 4, &(struct launch){.launch = "b", .world = 1, .mode = BWI_REGISTER_FRESH, .label = "b"});
+    commit_all(&c, 4, 1, 20);
+    commit_all(&c, 4, 1, 30);
+    cluster_kill(&c, 4);
+    bwi_bucket_model(c.remote)->latency_ns = BWI_NS_PER_S;
+    c.ranks[0].stopped = false;
+    bwi_follow_stop(c.ranks[0].session); /* who would have read them */
+    bwi_session_cancel(v);
+    assert_true(cluster_run(&c, ended, v, 600000));
+    assert_fails(v->error.status, BW_E_UNKNOWN, &v->error,
+                 "the history has closed it, and what it said of it was not read");
+    cluster_fini(&c);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_save_that_is_given_up_while_its_summary_is_sent_keeps_its_bytes_until_it_is_closed),
@@ -520,6 +644,11 @@ int main(void) {
         cmocka_unit_test(a_step_that_may_have_been_made_is_never_refused),
         cmocka_unit_test(steps_that_only_some_ranks_make_all_come_to_an_end),
         cmocka_unit_test(a_save_that_waits_for_room_goes_on_as_soon_as_another_one_makes_some),
+        cmocka_unit_test(a_save_is_started_once),
+        cmocka_unit_test(a_head_that_is_older_than_the_known_one_changes_nothing),
+        cmocka_unit_test(what_is_owed_twice_is_owed_once_with_all_of_it),
+        cmocka_unit_test(a_committer_that_is_woken_before_its_time_does_not_look),
+        cmocka_unit_test(a_save_of_which_nobody_reads_what_became_of_it_is_unknown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
