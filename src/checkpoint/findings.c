@@ -30,7 +30,9 @@ void bwi_finding_about(const char *object, const char *found, char ret[BWI_FINDI
     char text[BW_ERROR_MESSAGE_BYTES];
     const char *at = bwi_format(name, sizeof name, " \"%s\"", object) ? strstr(found, name) : NULL;
     const size_t before = at == NULL ? strlen(found) : (size_t)(at - found);
-    (void)bwi_format(text, sizeof text, "%.*s%s", (int)before, found, at == NULL ? "" : at + strlen(name));
+    const char *rest = at == NULL ? "" : at + strlen(name);
+    if (*rest == ':' && before > 0 && found[before - 1] == ':') rest++; /* "where: NAME: what" */
+    (void)bwi_format(text, sizeof text, "%.*s%s", (int)before, found, rest);
     bwi_text_words(ret, BWI_FINDING_TEXT_BYTES, text);
 }
 

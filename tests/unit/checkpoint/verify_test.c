@@ -720,6 +720,8 @@ static void what_is_not_mended_names_its_object_once_and_leaves_room_for_the_rea
     assert_string_equal(text, "tensor \"w\" is hit: pack is missing");
     bwi_finding_about("a/key", "pack \"a/key.2\" is missing", text);
     assert_string_equal(text, "pack \"a/key.2\" is missing");
+    bwi_finding_about("a/key", "local tier: \"a/key\": 1 byte too many", text);
+    assert_string_equal(text, "local tier: 1 byte too many");
     bwi_finding_not_mended("a/key", "pack \"a/key\" is missing", "no copy of \"a/key\"", text);
     assert_string_equal(text, "pack is missing; not to be mended: no copy of \"a/key\"");
     bwi_finding_not_mended("a/key", long_text, "no copy", text);
