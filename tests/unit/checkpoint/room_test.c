@@ -840,7 +840,7 @@ static void holds_end_when_they_are_cancelled_or_out_of_memory(void **state) {
     assert_int_equal(h.task.error.status, BW_E_CANCELLED);
     const uint64_t *gets = &j.w.ctx.tier[NEAR]->ops[BWI_STORE_GET];
     h.pass_over = true;
-    for (uint64_t n = 1, made = n, armed = UINT64_MAX; made >= n; n++) { /* and the first one cannot be read */
+    for (uint64_t n = 1, made = n, armed = UINT64_MAX; made + 1 >= n; n++) { /* and one cannot be read */
         if (armed != *gets) bwi_bucket_fail_next(j.w.bucket[NEAR], BWI_STORE_GET, NULL, BW_E_IO, false);
         armed = *gets;
         (void)bwi_alloc_fail_at(n);
