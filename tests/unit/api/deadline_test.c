@@ -4,6 +4,7 @@
  *
  * The program's own openat() stands in front of the C library's: while the gate is shut, every thread but the test's
  * waits in it, as it would in the kernel. */
+#include "sanitized.h"
 #include "test.h"
 #include <breakwater/breakwater.h>
 #include <dirent.h>
@@ -243,9 +244,11 @@ static void signs_of_life_keep_a_call_going(void **state) {
     bw_catalog_close(catalog);
 }
 
-/* Its own deadline can end no call that hangs in the kernel: half a minute behind it the launch is left alone. */
+/* Its own deadline can end no call that hangs in the kernel: half a minute behind it the launch is left alone. The
+ * memory of its handle stays, which a sanitizer calls a leak. */
 static void opening_a_launch_whose_call_never_comes_back_ends(void **state) {
     (void)state;
+    if (SANITIZED) skip();
     const struct left before = count_left();
     struct bw_error err = BW_ERROR_INIT;
     struct bw_options o = BW_OPTIONS_INIT;
