@@ -11,6 +11,7 @@
  *     restore.h       reading checkpoints, whole or in parts
  *     catalog.h       runs, checkpoints and history: listing, verifying, pruning, repairing
  *     tensor.h        element types, boxes, levels
+ *     io.h            how bytes move
  *     error.h         the error object
  *     status.h        status codes
  *
@@ -34,6 +35,7 @@
 #include <breakwater/catalog.h>
 #include <breakwater/checkpointer.h>
 #include <breakwater/error.h>
+#include <breakwater/io.h>
 #include <breakwater/restore.h>
 #include <breakwater/save.h>
 #include <breakwater/status.h>

@@ -60,7 +60,7 @@ struct bw_catalog_options {
     uint64_t memory_budget_bytes; /**< Optional. Default 256 MiB, at least 64 MiB; touched as needed. */
     uint64_t io_timeout_ms; /**< Optional. Without an answer for so long a call fails; default 120,000, 0: never. */
     uint32_t io_threads;    /**< Optional. 0: by the number of CPUs. */
-    uint32_t reserved;      /**< 0 */
+    uint32_t io_backend;    /**< Optional. enum bw_io_backend; default BW_IO_AUTO. */
 };
 
 /** The tiers are opened read-only; nothing that changes them is allowed. */

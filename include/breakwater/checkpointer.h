@@ -55,6 +55,7 @@
 #define BW_CHECKPOINTER_H
 
 #include <breakwater/error.h>
+#include <breakwater/io.h>
 #include <breakwater/tensor.h>
 
 #ifdef __cplusplus
@@ -159,8 +160,8 @@ struct bw_options {
     const char *label;
     /** Optional. enum bw_on_damage; default BW_DAMAGE_PREVIOUS. */
     uint32_t on_damage;
-    /** Reserved, 0. */
-    uint32_t reserved;
+    /** Optional. enum bw_io_backend; default BW_IO_AUTO. */
+    uint32_t io_backend;
     /** Optional. How long opening may take, waiting for other ranks included; default 300,000 ms, 0: at once. */
     uint64_t open_timeout_ms;
     /** Optional. For BW_BUSY_WAIT; default 600,000 ms, 0: at once. */
@@ -275,7 +276,7 @@ struct bw_checkpointer_stats {
     uint64_t remote_store_calls;   /**< operations on the authority */
     uint64_t memory_budget_bytes;  /**< of the arena */
     uint64_t memory_peak_bytes;    /**< most of it that was in use at once */
-    char io_backend[32];           /**< what moves the bytes: "threads" */
+    char io_backend[32];           /**< what moves the bytes: "io_uring" or "threads" */
 };
 
 /** Fills the counters. Never blocks for I/O. */

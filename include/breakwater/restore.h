@@ -66,7 +66,7 @@ struct bw_reader_options {
     uint64_t memory_budget_bytes; /**< Optional. Default 256 MiB, at least 64 MiB; touched as needed. */
     uint64_t io_timeout_ms; /**< Optional. Without any progress for so long a call fails; default 120,000, 0: never. */
     uint32_t io_threads;    /**< Optional. 0: by the number of CPUs. */
-    uint32_t reserved;      /**< 0 */
+    uint32_t io_backend;    /**< Optional. enum bw_io_backend; default BW_IO_AUTO. */
 };
 
 /** Defaults for everything that is optional: the newest live checkpoint. */

@@ -189,7 +189,9 @@ struct bw_save_stats {
     uint64_t committed_ns;    /**< start to COMMITTED, as seen by this rank */
     uint64_t arena_wait_ns;   /**< time during which capturing waited for buffers */
     char capture_mode[16];    /**< mode that really ran: "copy" */
-    char write_path[32];      /**< path that the bytes really took: "threads, buffered" */
+    char write_path[32];      /**< path that the bytes really took to the first tier, once they have:
+                                   "io_uring" or "threads"; "direct" (past the page cache), "buffered" or "direct
+                                   in part" */
     uint32_t tiers;           /**< bit 0: the local tier holds it, bit 1: the authority does */
     uint32_t reserved;        /**< 0 */
 };

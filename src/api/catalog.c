@@ -20,12 +20,12 @@
 static int copy_options(const struct bw_catalog_options *options, struct bw_catalog_options *o, struct bw_error *err) {
     int rc = bwi_options_copy(o, options,
                               BWI_OPTIONS_SIZES(MEMBER(memory_budget_bytes), MEMBER(io_timeout_ms), MEMBER(io_threads),
-                                                MEMBER(reserved), sizeof *o),
+                                                MEMBER(io_backend), sizeof *o),
                               err);
     if (rc < 0) return rc;
     if (o->flags & ~BW_CATALOG_READ_ONLY)
         return bwi_error_set(err, BW_E_INVALID, "option flags has unknown bits: %#x", o->flags & ~BW_CATALOG_READ_ONLY);
-    return o->reserved ? bwi_error_set(err, BW_E_INVALID, "option reserved is %u: expected 0", o->reserved) : 0;
+    return 0;
 }
 
 static int init_locks(struct bw_catalog *c, struct bw_error *err) {
@@ -54,6 +54,7 @@ int bw_catalog_open(const struct bw_catalog_options *options, struct bw_catalog 
                                   .local_url = o.local_url,
                                   .memory_budget_bytes = o.memory_budget_bytes,
                                   .io_threads = o.io_threads,
+                                  .io_backend = o.io_backend,
                                   .read_only = (o.flags & BW_CATALOG_READ_ONLY) != 0};
     rc = init_locks(c, err);
     if (rc < 0) {

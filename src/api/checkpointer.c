@@ -62,11 +62,11 @@ static int check_options(const struct bw_options *o, struct bw_error *err) {
     if (rc == 0) rc = check_range("resume", o->resume, 0, BW_RESUME_TAKEOVER, err);
     if (rc == 0) rc = check_range("on_damage", o->on_damage, 0, BW_DAMAGE_FAIL, err);
     if (rc == 0) rc = check_range("io_threads", o->io_threads, 0, 256, err);
+    if (rc == 0) rc = check_range("io_backend", o->io_backend, BW_IO_AUTO, BW_IO_URING, err);
     if (rc == 0) rc = check_range("resume_step", o->resume_step, 0, BW_STEP_MAX, err);
     if (rc == 0 && (o->flags & ~flags))
         rc = bwi_error_set(err, BW_E_INVALID, "option flags has unknown bits: %#x", o->flags & ~flags);
-    if (rc == 0 && (o->reserved || o->retention.reserved))
-        rc = bwi_error_set(err, BW_E_INVALID, "a reserved option is not 0");
+    if (rc == 0 && o->retention.reserved) rc = bwi_error_set(err, BW_E_INVALID, "a reserved option is not 0");
     return rc == 0 ? check_resume(o, err) : rc;
 }
 
@@ -122,6 +122,7 @@ static int make(const struct bw_options *o, struct bw_checkpointer *ck, struct b
                                   .local_url = o->local_url,
                                   .memory_budget_bytes = o->memory_budget_bytes,
                                   .io_threads = o->io_threads,
+                                  .io_backend = o->io_backend,
                                   .create = true,
                                   .touch = true};
     struct bwi_session_config cfg;

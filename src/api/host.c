@@ -17,16 +17,20 @@ static int open_tier(struct bwi_host *h, enum bwi_tier tier, const char *url, co
 }
 
 static int open_parts(const struct bwi_host_options *o, struct bwi_host *h, struct bw_error *err) {
-    struct bwi_io_options io = {.threads = o->io_threads};
     if (!o->remote_url || !o->remote_url[0])
         return bwi_error_set(err, BW_E_INVALID, "remote_url is missing: expected the URL of the remote tier");
     if (o->memory_budget_bytes < BWI_ARENA_MIN_BYTES)
         return bwi_error_set(err, BW_E_INVALID, "memory_budget_bytes is %llu: expected at least %llu",
                              (unsigned long long)o->memory_budget_bytes, (unsigned long long)BWI_ARENA_MIN_BYTES);
+    if (o->io_backend > BW_IO_URING)
+        return bwi_error_set(err, BW_E_INVALID, "option io_backend is %u: expected %u to %u", o->io_backend, BW_IO_AUTO,
+                             BW_IO_URING);
+    const struct bwi_io_options io = {.threads = o->io_threads, .backend = (enum bw_io_backend)o->io_backend};
     int rc = bwi_io_open(&io, &h->io, err);
     if (rc == 0) rc = bwi_loop_open(bwi_env_system(), h->io, &h->loop, err);
     if (rc == 0) rc = bwi_arena_open(o->memory_budget_bytes, o->touch ? bwi_os_cpus() : 0, &h->arena, err);
     if (rc < 0) return rc;
+    if (o->touch) bwi_arena_register(h->arena, h->io);
     bwi_context_init(&h->ctx, h->loop);
     h->ctx.arena = h->arena;
     if (o->run) bwi_format(h->ctx.run, sizeof h->ctx.run, "%s", o->run);

@@ -12,7 +12,7 @@ struct bwi_host_options {
     const char *remote_url; /* required */
     const char *local_url;  /* NULL: none */
     uint64_t memory_budget_bytes;
-    uint32_t io_threads;
+    uint32_t io_threads, io_backend;
     bool create; /* make the tiers' directories and identities */
     bool read_only;
     bool touch; /* touch the arena now */

@@ -183,6 +183,7 @@ static int open_reader(const struct bw_reader_options *o, struct bw_restore *r, 
                                   .local_url = o->local_url,
                                   .memory_budget_bytes = o->memory_budget_bytes,
                                   .io_threads = o->io_threads,
+                                  .io_backend = o->io_backend,
                                   .read_only = true};
     struct bwi_head head = {0};
     int rc = bwi_host_open(&ho, &r->own, err);
@@ -254,7 +255,7 @@ static int copy_reader_options(const struct bw_reader_options *options, struct b
                                struct bw_error *err) {
     int rc = bwi_options_copy(o, options,
                               BWI_OPTIONS_SIZES(MEMBER(memory_budget_bytes), MEMBER(io_timeout_ms), MEMBER(io_threads),
-                                                MEMBER(reserved), sizeof *o),
+                                                MEMBER(io_backend), sizeof *o),
                               err);
     if (rc < 0) return rc;
     if (!o->run || !bwi_name_valid(o->run))
@@ -263,7 +264,7 @@ static int copy_reader_options(const struct bw_reader_options *options, struct b
     struct bwi_id id;
     if (o->id && !bwi_id_parse(bwi_span_str(o->id), &id))
         return bwi_error_set(err, BW_E_INVALID, "option id \"%.100s\" is not a checkpoint id", o->id);
-    return o->flags || o->reserved ? bwi_error_set(err, BW_E_INVALID, "a reserved option is not 0") : 0;
+    return o->flags ? bwi_error_set(err, BW_E_INVALID, "a reserved option is not 0") : 0;
 }
 
 int bw_reader_open(const struct bw_reader_options *options, struct bw_restore **ret_restore, struct bw_error *err) {

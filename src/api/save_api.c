@@ -34,8 +34,6 @@ static void try_begin(struct bw_checkpointer *ck, struct bwi_command *c) {
     bwi_id_text(&b->inner->id, b->inner->stats.id);
     b->inner->stats.step = b->step;
     bwi_format(b->inner->stats.capture_mode, sizeof b->inner->stats.capture_mode, "copy");
-    bwi_format(b->inner->stats.write_path, sizeof b->inner->stats.write_path, "%s, buffered",
-               bwi_io_backend(ck->host.io));
 }
 
 /* Waits until fewer saves are in flight. */

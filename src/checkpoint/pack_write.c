@@ -326,6 +326,9 @@ static bool slot_write(struct bwi_pack_write *w, struct slot *s) {
         (void)fail(w, s->pack, &s->call.op.error);
         return false;
     }
+    const uint64_t direct = s->call.op.direct_bytes, rest = s->chunk->bytes - direct;
+    w->direct_bytes += direct;
+    w->cached_bytes += rest - rest % BWI_OS_DIRECT_ALIGN;
     bwi_progress_add(w->ctx, s->chunk->bytes);
     w->w->packs[s->pack % OPEN].unwritten--;
     return true;

@@ -179,10 +179,18 @@ static enum bwi_step fail_write(struct bwi_save *v, struct bw_error *e) {
     return fail(v, e);
 }
 
+static void note_path(struct bwi_save *v) {
+    const struct bwi_pack_write *w = &v->write;
+    const char *how = w->direct_bytes == 0 ? "buffered" : w->cached_bytes == 0 ? "direct" : "direct in part";
+    const struct bwi_io *io = bwi_loop_io(ctx_of(v)->loop);
+    bwi_format(v->stats.write_path, sizeof v->stats.write_path, "%s, %s", io ? bwi_io_backend(io) : "inline", how);
+}
+
 static enum bwi_step write_packs(struct bwi_save *v) {
     watch_capture(v);
     if (v->write.task.running) return BWI_STEP_WAIT;
     v->captured = true;
+    note_path(v);
     if (v->write.task.error.status < 0) {
         v->copy_lost = v->write.gone;
         return fail_write(v, &v->write.task.error);

@@ -31,6 +31,8 @@ struct bwi_pack_write {
     uint64_t captured_ns;      /* when (monotonic) */
     uint64_t arena_wait_ns;    /* time in which the next chunk waited for a buffer */
     uint64_t objects;          /* packs that exist now */
+    uint64_t direct_bytes;     /* written past the page cache */
+    uint64_t cached_bytes;     /* written through it, although whole blocks */
     bool gone;                 /* with an error: what was written of a pack was deleted meanwhile */
     struct bwi_xxh *headers;   /* per pack: XXH3-128 of its header; owned by the task's owner: bwi_pack_write_fini */
     struct bwi_pack_writer *w; /* inside */

@@ -179,6 +179,10 @@ void bwi_arena_release(struct bwi_arena *a, uint8_t *ptr, size_t bytes) {
     serve(a);
 }
 
+void bwi_arena_register(const struct bwi_arena *a, struct bwi_io *io) {
+    bwi_io_register(io, a->memory.ptr, a->memory.bytes);
+}
+
 uint64_t bwi_arena_budget(const struct bwi_arena *a) {
     return a->budget;
 }

@@ -11,6 +11,7 @@
 #ifndef BWI_IO_ARENA_H
 #define BWI_IO_ARENA_H
 
+#include "io/engine.h"
 #include "os/memory.h"
 #include <breakwater/error.h>
 #include <stdint.h>
@@ -42,6 +43,8 @@ void bwi_arena_acquire(struct bwi_arena *a, struct bwi_arena_wait *w);
 /* Withdraws a waiting request; does nothing when it is not queued. */
 void bwi_arena_cancel(struct bwi_arena *a, struct bwi_arena_wait *w);
 void bwi_arena_release(struct bwi_arena *a, uint8_t *ptr, size_t bytes);
+/* Tells the engine of the memory: bwi_io_register. It touches all of it, so only where it was touched anyway. */
+void bwi_arena_register(const struct bwi_arena *a, struct bwi_io *io);
 uint64_t bwi_arena_budget(const struct bwi_arena *a);
 uint64_t bwi_arena_used(const struct bwi_arena *a);
 uint64_t bwi_arena_peak(const struct bwi_arena *a);

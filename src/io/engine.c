@@ -1,144 +1,216 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The transfer engine on a pool of threads. One lock guards two queues of requests (transfers, calls) and one of
- * completions; all links are the requests' own. Calls may take long, so they never occupy every worker, and workers
- * take from both queues in turn: neither kind starves. */
+/* The transfer engine: a ring of the kernel's for transfers where there is one, and a pool of threads for calls, and
+ * for transfers where there is none. With a ring there is one place to wait at: the pool signals an eventfd that the
+ * ring watches. */
 #include "io/engine.h"
 
+#include "base/env.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "base/vec.h"
+#include "io/pool.h"
+#include "os/ring.h"
 #include "os/thread.h"
 #include <assert.h>
 #include <errno.h>
-#include <stdio.h>
+#include <string.h>
 
 #define THREADS_MIN      4u
 #define THREADS_AUTO_MAX 16u
 #define THREADS_MAX      256u
-
-struct queue {
-    struct bwi_io_req *head, *tail;
-};
+#define DEPTH_AUTO       64u
+#define DEPTH_MAX        4096u
+#define TAKE_MAX         32u /* completions of the ring that are taken at once */
 
 struct bwi_io {
     struct bwi_os *os;
-    unsigned threads;   /* started */
-    unsigned calls_max; /* workers that calls may occupy at once */
-    unsigned in_flight; /* the loop's thread only */
-    struct bwi_mutex lock;
-    /* guarded by lock */
-    struct bwi_cond work; /* something to do, or stop */
-    struct bwi_cond done; /* something finished, or woken */
-    struct queue transfers, calls, finished;
-    unsigned calls_running;
-    bool call_next; /* whose turn it is when both queues have something */
-    bool stop;
-    bool woken;
-    struct bwi_thread thread[]; /* the loop's thread only */
+    struct bwi_pool *pool;
+    struct bwi_ring *ring; /* NULL: threads */
+    int wake_fd;           /* -1: none */
+    unsigned in_flight;
+    struct bwi_io_req *head, *tail; /* transfers for which the ring has no room yet, or that are refused */
+    char why_not[160];              /* there is no ring */
 };
 
-static void push(struct queue *q, struct bwi_io_req *req) {
+/* --- transfers through the ring ------------------------------------------------------------------------------ */
+
+/* What is there of a transfer: its result counts the bytes that were moved as long as it is in flight. */
+static size_t part_of(const struct bwi_io_req *req) {
+    const size_t left = req->bytes - (size_t)req->result;
+    return left < BWI_RING_BYTES_MAX ? left : BWI_RING_BYTES_MAX;
+}
+
+static void queue_part(struct bwi_io *io, struct bwi_io_req *req) {
+    static const enum bwi_ring_verb verbs[] = {
+        [BWI_IO_READ] = BWI_RING_READ, [BWI_IO_WRITE] = BWI_RING_WRITE, [BWI_IO_FSYNC] = BWI_RING_FSYNC};
+    const struct bwi_ring_op op = {.verb = verbs[req->kind],
+                                   .fd = req->fd,
+                                   .offset = req->offset + (uint64_t)req->result,
+                                   .buf = (uint8_t *)req->buf + req->result,
+                                   .bytes = req->kind == BWI_IO_FSYNC ? 0 : part_of(req),
+                                   .user = req};
+    bwi_ring_queue(io->ring, &op);
+}
+
+static void append(struct bwi_io *io, struct bwi_io_req *req) {
     req->next = NULL;
-    if (q->tail)
-        q->tail->next = req;
+    if (io->tail)
+        io->tail->next = req;
     else
-        q->head = req;
-    q->tail = req;
+        io->head = req;
+    io->tail = req;
 }
 
-static struct bwi_io_req *pop(struct queue *q) {
-    struct bwi_io_req *req = q->head;
-    if (!req) return NULL;
-    q->head = req->next;
-    if (!q->head) q->tail = NULL;
+static unsigned deliver(struct bwi_io *io, struct bwi_io_req *req) {
     req->next = NULL;
-    return req;
+    io->in_flight--;
+    req->done(req);
+    return 1;
 }
 
-static struct bwi_io_req *pick_locked(struct bwi_io *io) {
-    bool call = io->calls.head && io->calls_running < io->calls_max;
-    if (call && io->transfers.head) call = io->call_next;
-    io->call_next = !call;
-    if (!call) return pop(&io->transfers);
-    io->calls_running++;
-    return pop(&io->calls);
-}
-
-/* The next request for this worker; NULL when the engine closes. */
-static struct bwi_io_req *next_locked(struct bwi_io *io) {
-    for (;;) {
-        struct bwi_io_req *req = pick_locked(io);
-        if (req || io->stop) return req;
-        bwi_cond_wait(&io->work, &io->lock, UINT64_MAX);
+/* What is next in line goes to the ring, as far as there is room; what may not go is delivered. */
+static unsigned fill_ring(struct bwi_io *io) {
+    unsigned delivered = 0;
+    while (io->head && bwi_ring_has_room(io->ring)) {
+        struct bwi_io_req *req = io->head;
+        io->head = req->next;
+        if (!io->head) io->tail = NULL;
+        req->result = req->bytes > INT64_MAX ? -EINVAL : io->os->admit(io->os, bwi_io_call_of(req->kind));
+        if (req->result < 0)
+            delivered += deliver(io, req);
+        else
+            queue_part(io, req);
     }
+    return delivered;
 }
 
-static void *work(void *arg) {
-    struct bwi_io *io = arg;
-    struct bwi_io_req *req;
-    bwi_mutex_lock(&io->lock);
-    while ((req = next_locked(io)) != NULL) {
-        bool call = req->kind == BWI_IO_CALL;
-        bwi_mutex_unlock(&io->lock);
-        bwi_io_execute(io->os, req);
-        bwi_mutex_lock(&io->lock);
-        if (call) {
-            io->calls_running--;
-            if (io->calls.head) bwi_cond_signal(&io->work);
-        }
-        push(&io->finished, req);
-        bwi_cond_signal(&io->done);
+/* A part has ended; true: so has all of it. A direct read that meets the end of the file leaves a rest that is not
+ * aligned any more: that the kernel does not take it says that this is the end. */
+static bool has_ended(struct bwi_io_req *req, int32_t result) {
+    if (result == -EAGAIN || result == -EINTR) return false;
+    const bool at_end = req->kind == BWI_IO_READ && (result == 0 || (result == -EINVAL && req->result > 0));
+    if (req->kind == BWI_IO_FSYNC || (result < 0 && !at_end)) {
+        req->result = result;
+        return true;
     }
-    bwi_mutex_unlock(&io->lock);
-    return NULL;
+    if (at_end) return true;
+    if (result == 0 && req->bytes > 0) {
+        req->result = -EIO;
+        return true;
+    }
+    req->result += result;
+    return (size_t)req->result == req->bytes;
 }
+
+/* The ring has room for the rest: the part that has ended has left it. */
+static unsigned reap_ring(struct bwi_io *io, uint64_t deadline_ns, bool *ret_woken) {
+    struct bwi_ring_done done[TAKE_MAX];
+    unsigned delivered = fill_ring(io);
+    const unsigned n = bwi_ring_reap(io->ring, done, TAKE_MAX, delivered > 0 ? 0 : deadline_ns, ret_woken);
+    for (unsigned i = 0; i < n; i++) {
+        struct bwi_io_req *req = done[i].user;
+        if (has_ended(req, done[i].result))
+            delivered += deliver(io, req);
+        else
+            queue_part(io, req);
+    }
+    return delivered;
+}
+
+/* --- both ---------------------------------------------------------------------------------------------------- */
+
+static unsigned reap_pool(struct bwi_io *io) {
+    unsigned delivered = 0;
+    struct bwi_io_req *next, *req = bwi_pool_take(io->pool);
+    for (; req; req = next) {
+        next = req->next; /* done() may free the request or submit it again */
+        delivered += deliver(io, req);
+    }
+    return delivered;
+}
+
+/* A signal of the eventfd says that the pool has something, or had until a moment ago. */
+static unsigned reap_both(struct bwi_io *io, uint64_t deadline_ns) {
+    struct bwi_env *env = bwi_env_system();
+    bool signalled;
+    unsigned delivered = reap_pool(io);
+    delivered += reap_ring(io, 0, &signalled);
+    while (delivered == 0 && deadline_ns != 0 && !bwi_pool_woken(io->pool)) {
+        delivered = reap_pool(io);
+        if (delivered > 0) break;
+        delivered = reap_ring(io, deadline_ns, &signalled);
+        delivered += reap_pool(io);
+        if (delivered == 0 && !signalled && env->now_ns(env) >= deadline_ns) break;
+    }
+    return delivered;
+}
+
+unsigned bwi_io_reap(struct bwi_io *io, uint64_t deadline_ns) {
+    if (io->ring) return reap_both(io, deadline_ns);
+    unsigned delivered = reap_pool(io);
+    if (delivered > 0 || deadline_ns == 0) return delivered;
+    bwi_pool_wait(io->pool, deadline_ns);
+    return reap_pool(io);
+}
+
+void bwi_io_submit(struct bwi_io *io, struct bwi_io_req *req) {
+    io->in_flight++;
+    if (io->ring && req->kind != BWI_IO_CALL)
+        append(io, req);
+    else
+        bwi_pool_submit(io->pool, req);
+}
+
+void bwi_io_wake(struct bwi_io *io) {
+    bwi_pool_wake(io->pool);
+}
+
+/* --- opening ------------------------------------------------------------------------------------------------- */
 
 static unsigned thread_count(const struct bwi_io_options *o) {
-    if (o && o->threads > 0) return o->threads;
+    if (o->threads > 0) return o->threads;
     unsigned n = 2 * bwi_os_cpus();
     return n < THREADS_MIN ? THREADS_MIN : n > THREADS_AUTO_MAX ? THREADS_AUTO_MAX : n;
 }
 
-static int init_locks(struct bwi_io *io) {
-    int rc = bwi_mutex_init(&io->lock);
-    if (rc < 0) return rc;
-    rc = bwi_cond_init(&io->work);
-    if (rc < 0) {
-        bwi_mutex_fini(&io->lock);
-        return rc;
-    }
-    rc = bwi_cond_init(&io->done);
-    if (rc < 0) {
-        bwi_cond_fini(&io->work);
-        bwi_mutex_fini(&io->lock);
-    }
-    return rc;
-}
-
-static int start_workers(struct bwi_io *io, unsigned count, struct bw_error *err) {
-    for (; io->threads < count; io->threads++) {
-        char name[16];
-        snprintf(name, sizeof name, "bw-io-%u", io->threads % 1000u);
-        int rc = bwi_thread_start(&io->thread[io->threads], name, work, io);
-        if (rc < 0) return bwi_error_errno(err, -rc, "start I/O thread %u of %u", io->threads + 1, count);
-    }
+static int check(const struct bwi_io_options *o, struct bw_error *err) {
+    if (o->threads > THREADS_MAX)
+        return bwi_error_set(err, BW_E_INVALID, "I/O threads: expected at most %u, found %u", THREADS_MAX, o->threads);
+    if (o->depth > DEPTH_MAX)
+        return bwi_error_set(err, BW_E_INVALID, "I/O depth: expected at most %u, found %u", DEPTH_MAX, o->depth);
     return 0;
 }
 
+/* Without an eventfd or a ring the threads do it all, and `why_not` says so. */
+static int open_ring(struct bwi_io *io, const struct bwi_io_options *o) {
+    int rc = io->os->admit ? 0 : -EOPNOTSUPP;
+    if (rc == 0) rc = io->wake_fd = bwi_eventfd_open();
+    if (rc >= 0) rc = bwi_ring_open(o->depth > 0 ? o->depth : DEPTH_AUTO, io->wake_fd, &io->ring);
+    if (rc == 0) return 0;
+    if (io->wake_fd >= 0) bwi_eventfd_close(io->wake_fd);
+    io->wake_fd = -1;
+    bwi_format(io->why_not, sizeof io->why_not, "no io_uring: %s", strerrordesc_np(-rc));
+    return rc;
+}
+
+static int open_parts(struct bwi_io *io, const struct bwi_io_options *o, struct bw_error *err) {
+    if (o->backend == BW_IO_THREADS)
+        bwi_format(io->why_not, sizeof io->why_not, "threads were asked for");
+    else if (open_ring(io, o) < 0 && o->backend == BW_IO_URING)
+        return bwi_error_set(err, BW_E_UNSUPPORTED, "I/O: %s", io->why_not);
+    return bwi_pool_open(io->os, thread_count(o), io->wake_fd, &io->pool, err);
+}
+
 int bwi_io_open(const struct bwi_io_options *o, struct bwi_io **ret, struct bw_error *err) {
-    unsigned count = thread_count(o);
-    if (count > THREADS_MAX)
-        return bwi_error_set(err, BW_E_INVALID, "I/O threads: expected at most %u, found %u", THREADS_MAX, count);
-    size_t bytes = sizeof(struct bwi_io) + count * sizeof(struct bwi_thread);
-    struct bwi_io *io = bwi_calloc(1, bytes);
-    if (!io) return bwi_error_nomem(err, bytes, "the transfer engine");
-    io->os = o && o->os ? o->os : bwi_os_system();
-    io->calls_max = count == 1 ? 1 : count - (count >= 8 ? count / 4 : 1);
-    int rc = init_locks(io);
-    if (rc < 0) {
-        bwi_free(io);
-        return bwi_error_errno(err, -rc, "make the locks of the transfer engine");
-    }
-    rc = start_workers(io, count, err);
+    static const struct bwi_io_options defaults = {0};
+    if (!o) o = &defaults;
+    int rc = check(o, err);
+    if (rc < 0) return rc;
+    struct bwi_io *io = bwi_calloc(1, sizeof *io);
+    if (!io) return bwi_error_nomem(err, sizeof *io, "the transfer engine");
+    io->os = o->os ? o->os : bwi_os_system();
+    io->wake_fd = -1;
+    rc = open_parts(io, o, err);
     if (rc < 0) {
         bwi_io_close(io);
         return rc;
@@ -150,67 +222,30 @@ int bwi_io_open(const struct bwi_io_options *o, struct bwi_io **ret, struct bw_e
 void bwi_io_close(struct bwi_io *io) {
     if (!io) return;
     assert(io->in_flight == 0);
-    bwi_mutex_lock(&io->lock);
-    io->stop = true;
-    bwi_cond_broadcast(&io->work);
-    bwi_mutex_unlock(&io->lock);
-    for (unsigned i = 0; i < io->threads; i++) bwi_thread_join(&io->thread[i]);
-    bwi_cond_fini(&io->done);
-    bwi_cond_fini(&io->work);
-    bwi_mutex_fini(&io->lock);
+    bwi_pool_close(io->pool);
+    bwi_ring_close(io->ring);
+    if (io->wake_fd >= 0) bwi_eventfd_close(io->wake_fd);
     bwi_free(io);
 }
 
-void bwi_io_submit(struct bwi_io *io, struct bwi_io_req *req) {
-    io->in_flight++;
-    bwi_mutex_lock(&io->lock);
-    push(req->kind == BWI_IO_CALL ? &io->calls : &io->transfers, req);
-    bwi_cond_signal(&io->work);
-    bwi_mutex_unlock(&io->lock);
+void bwi_io_register(struct bwi_io *io, void *ptr, size_t bytes) {
+    if (io->ring) (void)bwi_ring_register(io->ring, ptr, bytes);
 }
 
-/* All that has finished. A wake-up is used up only by a call that would have waited: a poll in between must not swallow
- * it. */
-static struct bwi_io_req *take_finished(struct bwi_io *io, uint64_t deadline_ns) {
-    bwi_mutex_lock(&io->lock);
-    while (!io->finished.head && !io->woken && deadline_ns != 0) {
-        if (!bwi_cond_wait(&io->done, &io->lock, deadline_ns)) break;
-    }
-    struct bwi_io_req *all = io->finished.head;
-    if (!all && deadline_ns != 0) io->woken = false;
-    io->finished = (struct queue){NULL, NULL};
-    bwi_mutex_unlock(&io->lock);
-    return all;
-}
-
-unsigned bwi_io_reap(struct bwi_io *io, uint64_t deadline_ns) {
-    unsigned delivered = 0;
-    struct bwi_io_req *next, *req = take_finished(io, deadline_ns);
-    for (; req; req = next) {
-        next = req->next; /* done() may free the request or submit it again */
-        req->next = NULL;
-        io->in_flight--;
-        delivered++;
-        req->done(req);
-    }
-    return delivered;
-}
-
-void bwi_io_wake(struct bwi_io *io) {
-    bwi_mutex_lock(&io->lock);
-    io->woken = true;
-    bwi_cond_signal(&io->done);
-    bwi_mutex_unlock(&io->lock);
-}
+/* --- what it is ---------------------------------------------------------------------------------------------- */
 
 struct bwi_os *bwi_io_os(struct bwi_io *io) {
     return io->os;
 }
+
 unsigned bwi_io_in_flight(const struct bwi_io *io) {
     return io->in_flight;
 }
 
 const char *bwi_io_backend(const struct bwi_io *io) {
-    (void)io;
-    return "threads";
+    return io->ring ? "io_uring" : "threads";
+}
+
+const char *bwi_io_why_not(const struct bwi_io *io) {
+    return io->why_not;
 }

@@ -3,13 +3,15 @@
  * queue link, so nothing is allocated. Completions are delivered by bwi_io_reap on the thread that calls it: no
  * callback ever runs on a worker.
  *
- * Backends: a thread pool (pread, pwrite, fsync on worker threads). Others take the same requests. CALL requests always
- * go to the pool: they are blocking work that is not a transfer (creating an object, listing, copying memory). */
+ * Backends: an io_uring, to which requests go as they are and in any number; or a thread pool (pread, pwrite, fsync on
+ * worker threads), where the kernel or a container forbids the ring. CALL requests always go to the pool: they are
+ * blocking work that is not a transfer (creating an object, listing, copying memory). */
 #ifndef BWI_IO_ENGINE_H
 #define BWI_IO_ENGINE_H
 
 #include "os/os.h"
 #include <breakwater/error.h>
+#include <breakwater/io.h>
 
 enum bwi_io_kind { BWI_IO_READ, BWI_IO_WRITE, BWI_IO_FSYNC, BWI_IO_CALL };
 
@@ -29,8 +31,10 @@ struct bwi_io_req {
 struct bwi_io;
 
 struct bwi_io_options {
-    struct bwi_os *os; /* NULL: the system's */
+    struct bwi_os *os; /* NULL: the system's. One without `admit` gets no ring */
     unsigned threads;  /* 0: 2 * CPUs, between 4 and 16 */
+    enum bw_io_backend backend;
+    unsigned depth; /* transfers that the ring has in flight at once; 0: 64, at most 4096 */
 };
 
 int bwi_io_open(const struct bwi_io_options *o, struct bwi_io **ret, struct bw_error *err);
@@ -44,10 +48,16 @@ unsigned bwi_io_reap(struct bwi_io *io, uint64_t deadline_ns);
 void bwi_io_wake(struct bwi_io *io);
 struct bwi_os *bwi_io_os(struct bwi_io *io);
 unsigned bwi_io_in_flight(const struct bwi_io *io);  /* submitted and not yet delivered; loop's thread */
-const char *bwi_io_backend(const struct bwi_io *io); /* "threads" */
+const char *bwi_io_backend(const struct bwi_io *io); /* "io_uring", "threads" */
+const char *bwi_io_why_not(const struct bwi_io *io); /* there is no ring; "": there is one */
+/* Memory that most transfers use: a ring need not look at its pages each time. Once, before the first request; a kernel
+ * that does not want it (locked memory) goes on without. */
+void bwi_io_register(struct bwi_io *io, void *ptr, size_t bytes);
 
 /* For engines: carries the request out on this thread and sets its result. A READ goes on until all is there or the
  * file has ended. */
 void bwi_io_execute(struct bwi_os *os, struct bwi_io_req *req);
+/* What a transfer is to the table of system calls. */
+enum bwi_os_call bwi_io_call_of(enum bwi_io_kind kind);
 
 #endif

@@ -26,3 +26,7 @@ void bwi_io_execute(struct bwi_os *os, struct bwi_io_req *req) {
     case BWI_IO_CALL: req->call(req); break;
     }
 }
+
+enum bwi_os_call bwi_io_call_of(enum bwi_io_kind kind) {
+    return kind == BWI_IO_READ ? BWI_OS_READ : kind == BWI_IO_WRITE ? BWI_OS_WRITE : BWI_OS_FSYNC;
+}

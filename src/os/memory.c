@@ -35,6 +35,7 @@ int bwi_memory_map(size_t bytes, struct bwi_memory *ret) {
     p += front;
     const bool asked = madvise(p, bytes, MADV_HUGEPAGE) == 0;
     (void)madvise(p, bytes, MADV_DONTDUMP);
+    (void)madvise(p, bytes, MADV_DONTFORK);
     *ret = (struct bwi_memory){.ptr = p, .bytes = bytes, .huge = asked && huge_pages_enabled()};
     return 0;
 }

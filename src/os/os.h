@@ -18,6 +18,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Blocks of every disk that is usual; where it is not enough, the transfer is -EINVAL. */
+#define BWI_OS_DIRECT_ALIGN 4096u
+
 enum bwi_os_type { BWI_OS_FILE, BWI_OS_DIR, BWI_OS_SYMLINK, BWI_OS_FIFO, BWI_OS_SOCKET, BWI_OS_DEVICE, BWI_OS_OTHER };
 
 struct bwi_os_stat {
@@ -42,6 +45,27 @@ struct bwi_os_dirent {
     enum bwi_os_type type;
 };
 
+/* The kinds of calls. */
+enum bwi_os_call {
+    BWI_OS_OPEN,
+    BWI_OS_CLOSE,
+    BWI_OS_READ,
+    BWI_OS_WRITE,
+    BWI_OS_FSYNC,
+    BWI_OS_TRUNCATE,
+    BWI_OS_RESERVE,
+    BWI_OS_STAT,
+    BWI_OS_LINK,
+    BWI_OS_RENAME,
+    BWI_OS_UNLINK,
+    BWI_OS_MKDIR,
+    BWI_OS_RMDIR,
+    BWI_OS_READDIR,
+    BWI_OS_SPACE,
+    BWI_OS_LOCK,
+    BWI_OS_CALLS
+};
+
 struct bwi_os_dir; /* an open listing */
 
 struct bwi_os {
@@ -55,6 +79,10 @@ struct bwi_os {
     int (*open_new)(struct bwi_os *os, int dirfd, const char *path); /* O_CREAT | O_EXCL | O_RDWR */
     /* A regular file to lock, made when it is missing. For reading and writing: NFS locks no other descriptor. */
     int (*open_lock)(struct bwi_os *os, int dirfd, const char *path);
+    /* The file behind a descriptor opened a second time, past the page cache: for writing, else for reading. Offsets,
+     * sizes and addresses of what moves through it are multiples of BWI_OS_DIRECT_ALIGN. Negative where it cannot, as
+     * on file systems without it, or NULL. */
+    int (*open_direct)(struct bwi_os *os, int fd, bool write);
     int (*close)(struct bwi_os *os, int fd);
     int64_t (*pread)(struct bwi_os *os, int fd, void *buf, size_t n,
                      uint64_t offset); /* may be short at the end only */
@@ -83,31 +111,15 @@ struct bwi_os {
     int (*unlock)(struct bwi_os *os, int fd); /* at once: a forked child keeps what close alone would let go of */
     int (*advise_done)(struct bwi_os *os, int fd, uint64_t offset,
                        uint64_t bytes); /* the page cache may drop these bytes */
+    /* Whether a ring of the kernel's may carry out a read, write or fsync on a descriptor of this table in the table's
+     * stead: 0, or the error that the call has to give. NULL: it may not. */
+    int (*admit)(struct bwi_os *os, enum bwi_os_call call);
 };
 
 /* The kernel's. Shared, immutable. */
 struct bwi_os *bwi_os_system(void);
 
 /* A table in front of another one that counts calls and makes one of them fail. */
-enum bwi_os_call {
-    BWI_OS_OPEN,
-    BWI_OS_CLOSE,
-    BWI_OS_READ,
-    BWI_OS_WRITE,
-    BWI_OS_FSYNC,
-    BWI_OS_TRUNCATE,
-    BWI_OS_RESERVE,
-    BWI_OS_STAT,
-    BWI_OS_LINK,
-    BWI_OS_RENAME,
-    BWI_OS_UNLINK,
-    BWI_OS_MKDIR,
-    BWI_OS_RMDIR,
-    BWI_OS_READDIR,
-    BWI_OS_SPACE,
-    BWI_OS_LOCK,
-    BWI_OS_CALLS
-};
 struct bwi_os_fault;
 int bwi_os_fault_new(struct bwi_os *below, struct bwi_os_fault **ret);
 void bwi_os_fault_free(struct bwi_os_fault *f);

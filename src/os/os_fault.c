@@ -65,6 +65,12 @@ static int fault_open_new(struct bwi_os *os, int dirfd, const char *path) {
     PASS(BWI_OS_OPEN, open_new, dirfd, path);
 }
 
+/* A table without it gets none by being counted. */
+static int fault_open_direct(struct bwi_os *os, int fd, bool write) {
+    if (fault_of(os)->below->open_direct == NULL) return -EOPNOTSUPP;
+    PASS(BWI_OS_OPEN, open_direct, fd, write);
+}
+
 static int fault_open_lock(struct bwi_os *os, int dirfd, const char *path) {
     PASS(BWI_OS_OPEN, open_lock, dirfd, path);
 }
@@ -162,11 +168,17 @@ static int fault_advise_done(struct bwi_os *os, int fd, uint64_t offset, uint64_
     return below->advise_done(below, fd, offset, bytes);
 }
 
+/* Nothing is written by a write that is refused here. */
+static int fault_admit(struct bwi_os *os, enum bwi_os_call call) {
+    return hit(os, call);
+}
+
 static const struct bwi_os fault_table = {
     .open_root = fault_open_root,
     .open_dir = fault_open_dir,
     .open_read = fault_open_read,
     .open_new = fault_open_new,
+    .open_direct = fault_open_direct,
     .open_lock = fault_open_lock,
     .close = fault_close,
     .pread = fault_pread,
@@ -189,6 +201,7 @@ static const struct bwi_os fault_table = {
     .lock = fault_lock,
     .unlock = fault_unlock,
     .advise_done = fault_advise_done,
+    .admit = fault_admit,
 };
 
 int bwi_os_fault_new(struct bwi_os *below, struct bwi_os_fault **ret) {
@@ -200,6 +213,7 @@ int bwi_os_fault_new(struct bwi_os *below, struct bwi_os_fault **ret) {
         return rc;
     }
     f->table = fault_table;
+    if (below->admit == NULL) f->table.admit = NULL;
     f->below = below;
     *ret = f;
     return 0;

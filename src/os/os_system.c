@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The kernel's table of system calls: files and names. Roots and listings are in os_dir.c. */
+#include "base/text.h"
 #include "os/system.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -113,6 +114,16 @@ static int system_open_new(struct bwi_os *os, int dirfd, const char *path) {
 static int system_open_lock(struct bwi_os *os, int dirfd, const char *path) {
     const int fd = open_regular(dirfd, path, O_RDWR);
     return fd == -ENOENT ? system_open_new(os, dirfd, path) : fd;
+}
+
+/* By its link in /proc, which leads to that very file, whatever has become of its name. */
+static int system_open_direct(struct bwi_os *os, int fd, bool write) {
+    char path[32];
+    int direct;
+    (void)os;
+    (void)bwi_format(path, sizeof path, "/proc/self/fd/%d", fd);
+    RESTART(direct, open(path, (write ? O_WRONLY : O_RDONLY) | O_DIRECT | O_NOCTTY | O_CLOEXEC));
+    return direct < 0 ? -errno : bwi_os_descriptor(direct);
 }
 
 /* Whether [offset, offset + n) can be addressed. */
@@ -315,11 +326,18 @@ static int system_advise_done(struct bwi_os *os, int fd, uint64_t offset, uint64
     return -posix_fadvise(fd, (off_t)offset, (off_t)bytes, POSIX_FADV_DONTNEED);
 }
 
+static int system_admit(struct bwi_os *os, enum bwi_os_call call) {
+    (void)os;
+    (void)call;
+    return 0;
+}
+
 static const struct bwi_os system_table = {
     .open_root = bwi_os_system_open_root,
     .open_dir = system_open_dir,
     .open_read = system_open_read,
     .open_new = system_open_new,
+    .open_direct = system_open_direct,
     .open_lock = system_open_lock,
     .close = system_close,
     .pread = system_pread,
@@ -342,6 +360,7 @@ static const struct bwi_os system_table = {
     .lock = system_lock,
     .unlock = system_unlock,
     .advise_done = system_advise_done,
+    .admit = system_admit,
 };
 
 /* Constant, so that it lies in memory that nobody can write; calls take it only for the sake of other tables. */

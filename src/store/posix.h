@@ -12,7 +12,9 @@
 #define BWI_POSIX_DURABLE_WAYS  8u /* slots that one entry may lie in */
 #define BWI_POSIX_DOUBTS        16u
 #define BWI_POSIX_TMP_BYTES     24 /* ".<16 hex>.tmp" */
-#define BWI_POSIX_TRIES         8u /* of a creation whose directory vanishes under it */
+/* Objects from this size on are written past the page cache, where that is possible. Smaller ones gain nothing. */
+#define BWI_POSIX_DIRECT_MIN (UINT64_C(1) << 20)
+#define BWI_POSIX_TRIES      8u /* of a creation whose directory vanishes under it */
 
 struct bwi_posix {
     struct bwi_store base;
@@ -21,6 +23,7 @@ struct bwi_posix {
     struct bwi_os *os;
     int root;
     bool read_only;
+    bool no_direct;     /* its file system lies in memory: what is past the page cache is nowhere */
     unsigned in_flight; /* the loop's thread only */
     /* Directories whose entry in the directory above is known to be on disk, as fingerprints of path, device, inode and
      * birth. Any thread. A fixed number, so that a long job does not grow; one that was pushed out costs one more
@@ -39,6 +42,8 @@ struct bwi_posix {
 struct bwi_posix_upload {
     struct bwi_store_upload base;
     int dirfd, fd;
+    int direct;     /* the same file past the page cache; -1: there is no such way */
+    bool no_direct; /* it was refused all the same. The loop's thread only */
     char tmp[BWI_POSIX_TMP_BYTES];
     const char *leaf; /* in base.key */
 };

@@ -28,12 +28,13 @@ static struct bwi_posix_upload *upload_new(struct bwi_store_op *op) {
     u->base.size_bytes = op->size_bytes;
     u->base.replace = op->replace;
     u->leaf = slash ? slash + 1 : key;
-    u->dirfd = u->fd = -1;
+    u->dirfd = u->fd = u->direct = -1;
     return u;
 }
 
 /* Takes the temporary away again, if there is one, and all that the upload holds. Changes no error. */
 static void discard(struct bwi_os *os, struct bwi_posix_upload *u) {
+    if (u->direct >= 0) os->close(os, u->direct);
     if (u->fd >= 0) os->close(os, u->fd);
     if (u->fd >= 0 && u->tmp[0]) os->unlink(os, u->dirfd, u->tmp);
     if (u->dirfd >= 0) os->close(os, u->dirfd);
@@ -74,10 +75,13 @@ void bwi_posix_begin(struct bwi_store_op *op) {
         if (rc == -EOPNOTSUPP) rc = 0;
         if (rc < 0) bwi_store_errno(op, rc, "reserve %" PRIu64 " bytes in %s", op->size_bytes, op->store->url);
     }
-    if (rc < 0)
+    if (rc < 0) {
         discard(os, u);
-    else
-        op->upload = &u->base;
+        return;
+    }
+    const bool may = os->open_direct && !bwi_posix_of(op)->no_direct;
+    if (may && op->size_bytes >= BWI_POSIX_DIRECT_MIN) u->direct = os->open_direct(os, u->fd, true);
+    op->upload = &u->base;
 }
 
 /* Syncs the bytes and closes the file. The size is proven here, by the file system's word. */

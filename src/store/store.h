@@ -116,6 +116,7 @@ struct bwi_store_op {
     struct bwi_buf body;
     struct bwi_store_names names;
     uint64_t free_bytes, total_bytes;
+    uint64_t direct_bytes; /* WRITE: of its bytes, those that went past the page cache */
     struct bw_error error; /* error.status 0 on success; begins with the verb and the key: `create "runs/a/b": ...` */
     /* the store's */
     struct bwi_store *store;

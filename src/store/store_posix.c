@@ -54,6 +54,42 @@ static void read_done(struct bwi_posix *p, struct bwi_store_op *op) {
     keep_open(p, op);
 }
 
+/* --- writes of uploads ---- */
+
+/* As many bytes as may go past the page cache go that way, if the caller's memory is aligned for it; what is left at
+ * the end of an object goes through it. */
+static void aim(struct bwi_store_op *op) {
+    const struct bwi_posix_upload *u = bwi_posix_upload_of(op);
+    const size_t align = BWI_OS_DIRECT_ALIGN;
+    const bool aligned = op->offset % align == 0 && (uintptr_t)op->buf % align == 0;
+    const bool direct = u->direct >= 0 && !u->no_direct && aligned && op->bytes >= align;
+    op->req.kind = BWI_IO_WRITE;
+    op->req.fd = direct ? u->direct : u->fd;
+    op->req.bytes = direct ? op->bytes - op->bytes % align : op->bytes;
+}
+
+/* Goes on with what the last transfer has left over. true: there is nothing left. */
+static bool is_written(struct bwi_posix *p, struct bwi_store_op *op) {
+    struct bwi_posix_upload *u = op->upload ? bwi_posix_upload_of(op) : NULL;
+    struct bwi_io_req *req = &op->req;
+    if (req->kind != BWI_IO_WRITE || req->fd != u->direct) return true;
+    if (req->result == -EINVAL) { /* this disk wants more than the usual alignment */
+        u->no_direct = true;
+        req->bytes = op->bytes;
+    } else if (req->result >= 0) {
+        op->direct_bytes = (uint64_t)req->result;
+        if (op->direct_bytes == op->bytes) return true;
+        req->offset += op->direct_bytes;
+        req->buf = (uint8_t *)req->buf + op->direct_bytes;
+        req->bytes = op->bytes - (size_t)op->direct_bytes;
+    } else {
+        return true;
+    }
+    req->fd = u->fd;
+    bwi_io_submit(p->io, req);
+    return false;
+}
+
 static void write_done(struct bwi_store_op *op) {
     int64_t n = op->req.result;
     if (op->req.kind == BWI_IO_WRITE && n < 0)
@@ -65,6 +101,7 @@ static void done(struct bwi_io_req *req) {
     struct bwi_store_op *op = req->user;
     struct bwi_posix *p = bwi_posix_of(op);
     if (op->verb == BWI_STORE_READ) read_done(p, op);
+    if (op->verb == BWI_STORE_WRITE && !is_written(p, op)) return;
     if (op->verb == BWI_STORE_WRITE) write_done(op);
     p->in_flight--;
     bwi_store_complete(op);
@@ -80,10 +117,7 @@ static void prepare(struct bwi_posix *p, struct bwi_store_op *op) {
     if (op->verb == BWI_STORE_LIST && op->tidy) op->due_ns = (uint64_t)env->unix_ms(env);
     if (op->verb == BWI_STORE_WRITE) {
         if (op->upload) bwi_store_write_begun(op);
-        if (!refused) {
-            req->kind = BWI_IO_WRITE;
-            req->fd = bwi_posix_upload_of(op)->fd;
-        }
+        if (!refused) aim(op);
     }
     if (op->verb == BWI_STORE_READ && !refused && op->handle && *op->handle) {
         req->kind = BWI_IO_READ;
@@ -139,6 +173,11 @@ static bool is_local(uint64_t fs_type) {
     return false;
 }
 
+/* tmpfs takes the flag, and goes through the page cache all the same. */
+static bool is_memory(uint64_t fs_type) {
+    return fs_type == 0x01021994 || fs_type == 0x858458f6;
+}
+
 static int open_root(struct bwi_posix *p, const char *path, bool create, struct bw_error *err) {
     struct bwi_os_stat st;
     struct bwi_os_space space;
@@ -147,6 +186,7 @@ static int open_root(struct bwi_posix *p, const char *path, bool create, struct 
     int rc = p->os->stat_fd(p->os, p->root, &st);
     if (rc == 0) rc = p->os->space(p->os, p->root, &space);
     if (rc < 0) return bwi_error_errno(err, -rc, "open store \"%s\": ask for its file system", p->base.url);
+    p->no_direct = is_memory(space.fs_type);
     p->base.caps =
         (struct bwi_store_caps){.node_local = is_local(space.fs_type), .device = st.device, .has_space = true};
     return 0;

@@ -78,7 +78,7 @@ static void check_path_taken(struct place *p) {
     bw_save_stats(v, &stats);
     bw_save_release(v);
     bw_checkpointer_stats(ck, &whole);
-    must(strcmp(stats.write_path, "threads, buffered") == 0 && strcmp(stats.capture_mode, "copy") == 0);
+    must(strcmp(stats.write_path, "threads, direct") == 0 && strcmp(stats.capture_mode, "copy") == 0);
     must(strcmp(whole.io_backend, "threads") == 0);
     close_ok(ck);
     free(m);

@@ -96,6 +96,7 @@ struct bw_options options_of(const struct place *p, const char *launch, uint32_t
     o.remote_url = p->remote;
     o.memory_budget_bytes = 64 * MIB;
     o.io_threads = 2;
+    o.io_backend = test_io_backend();
     o.open_timeout_ms = WAIT_MS;
     return o;
 }
@@ -198,6 +199,7 @@ struct bw_restore *reader_of(const struct place *p, uint64_t step) {
     o.step = step;
     o.memory_budget_bytes = 64 * MIB;
     o.io_threads = 2;
+    o.io_backend = test_io_backend();
     must_ok(bw_reader_open(&o, &r, &err), &err);
     return r;
 }
@@ -232,6 +234,7 @@ struct bw_catalog *catalog_of(const struct place *p) {
     o.remote_url = p->remote;
     o.memory_budget_bytes = 64 * MIB;
     o.io_threads = 2;
+    o.io_backend = test_io_backend();
     must_ok(bw_catalog_open(&o, &c, &err), &err);
     return c;
 }

@@ -38,6 +38,15 @@ static struct place place_at(const char *path) {
     return p;
 }
 
+/* Only disks can be written past the page cache; an overlay says what the file system below it can do. */
+static const char *path_of(const struct place *p) {
+    struct statfs below;
+    must(statfs(p->root, &below) == 0);
+    const bool threads = test_io_backend() == BW_IO_THREADS;
+    if (below.f_type == TMPFS_MAGIC) return threads ? "threads, buffered" : "io_uring, buffered";
+    return threads ? "threads, direct" : "io_uring, direct";
+}
+
 static void save_and_come_back(const struct place *p) {
     struct bw_save_stats stats;
     void *m = malloc(STATE);
@@ -45,7 +54,7 @@ static void save_and_come_back(const struct place *p) {
     struct bw_save *v = begin_filled(ck, 1, m, STATE);
     wait_for(v, BW_COMMITTED);
     bw_save_stats(v, &stats);
-    must(strcmp(stats.write_path, "threads, buffered") == 0);
+    must(strcmp(stats.write_path, path_of(p)) == 0);
     bw_save_release(v);
     close_ok(ck);
     ck = open_alone(p, "two");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What every test needs. Static state is fine here: a test program is one thread of cases, one after the other. */
 #include "test.h"
+#include <breakwater/io.h>
 #include <errno.h>
 #include <fnmatch.h>
 #include <fts.h>
@@ -115,4 +116,12 @@ int test_run_group(const char *name, const struct CMUnitTest *tests, size_t coun
     }
     cmocka_set_test_filter(filter);
     return _cmocka_run_group_tests(name, tests, count, setup, teardown);
+}
+
+uint32_t test_io_backend(void) {
+    const char *name = getenv("BW_TEST_IO");
+    if (name == NULL) return BW_IO_AUTO;
+    const bool threads = strcmp(name, "threads") == 0;
+    if (!threads && strcmp(name, "io_uring") != 0) fail_msg("BW_TEST_IO is \"%s\": expected threads or io_uring", name);
+    return threads ? BW_IO_THREADS : BW_IO_URING;
 }

@@ -24,6 +24,10 @@ void test_rmdir(const char *path);
 int test_run_group(const char *name, const struct CMUnitTest *tests, size_t count, const char *filter,
                    CMFixtureFunction setup, CMFixtureFunction teardown);
 
+/* What carries transfers out in tests that do not choose: enum bw_io_backend, by $BW_TEST_IO ("threads", "io_uring";
+ * not set: BW_IO_AUTO), so that all of them can be run on each. */
+uint32_t test_io_backend(void);
+
 /* splitmix64; the seed is BW_TEST_SEED or the given one, and is printed by the failing assertion's message helpers. */
 uint64_t test_seed(uint64_t dflt);
 uint64_t test_random(uint64_t *state);

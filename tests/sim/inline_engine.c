@@ -85,3 +85,12 @@ const char *bwi_io_backend(const struct bwi_io *io) {
     (void)io;
     return "inline";
 }
+
+const char *bwi_io_why_not(const struct bwi_io *io) {
+    (void)io;
+    return "a simulated machine";
+}
+
+void bwi_io_register(struct bwi_io *io, void *ptr, size_t bytes) {
+    (void)io, (void)ptr, (void)bytes;
+}

@@ -66,7 +66,7 @@ static inline void world_open(struct world *w, uint64_t seed, uint64_t arena_byt
 static inline void world_open_dirs(struct world *w, struct bwi_os *os, uint64_t arena_bytes) {
     struct bw_error err = BW_ERROR_INIT;
     memset(w, 0, sizeof *w);
-    const struct bwi_io_options io = {.os = os, .threads = 4};
+    const struct bwi_io_options io = {.os = os, .threads = 4, .backend = (enum bw_io_backend)test_io_backend()};
     assert_ok(bwi_io_open(&io, &w->io, &err), &err);
     assert_ok(bwi_loop_open(bwi_env_system(), w->io, &w->loop, &err), &err);
     assert_ok(bwi_arena_open(arena_bytes, 0, &w->arena, &err), &err);

@@ -13,7 +13,7 @@
 
 void rig_open(struct rig *r, bool virtual_time, struct bwi_os *os) {
     struct bw_error err = BW_ERROR_INIT;
-    struct bwi_io_options o = {.os = os, .threads = 4};
+    struct bwi_io_options o = {.os = os, .threads = 4, .backend = (enum bw_io_backend)test_io_backend()};
     *r = (struct rig){.virtual_time = virtual_time};
     bwi_env_virtual_init(&r->v, test_seed(11));
     if (!virtual_time) assert_ok(bwi_io_open(&o, &r->io, &err), &err);

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Uploads past the page cache: which bytes go that way, and what happens where they cannot. Which way they went is what
+ * the operation says, and what the descriptors saw; that the object is the same is read back. */
+#include "rig.h"
+
+#include "base/vec.h"
+#include "os/memory.h"
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ALIGN ((size_t)BWI_OS_DIRECT_ALIGN)
+#define BYTES ((size_t)(1 << 20) + 3 * ALIGN + 1000) /* whole blocks and a rest */
+#define WHOLE (BYTES - BYTES % ALIGN)
+
+struct fixture {
+    struct rig rig;
+    struct bwi_store *s;
+    struct bwi_os odd;
+    struct bwi_memory memory;
+    uint8_t *bytes; /* BYTES of them, aligned, and some to move them in */
+    const char *dir;
+    bool can;       /* the scratch directory's file system can */
+    unsigned files; /* open before */
+};
+static struct fixture the;
+
+#define S &f->rig, f->s
+
+static bool is_possible(const char *dir) {
+    struct bwi_os *os = bwi_os_system();
+    struct bwi_os_space space;
+    const int root = os->open_root(os, dir, false);
+    const int fd = os->open_new(os, root, "probe");
+    const int direct = os->open_direct(os, fd, true);
+    assert_int_equal(os->space(os, root, &space), 0);
+    assert_int_equal(os->unlink(os, root, "probe"), 0);
+    if (direct >= 0) (void)os->close(os, direct);
+    (void)os->close(os, fd);
+    (void)os->close(os, root);
+    return direct >= 0 && space.fs_type != 0x01021994; /* tmpfs */
+}
+
+static int setup(void **state) {
+    struct fixture *f = &the;
+    uint64_t rng = 7;
+    *f = (struct fixture){.files = rig_open_files(), .odd = *bwi_os_system(), .dir = test_mkdir()};
+    assert_int_equal(bwi_memory_map(BYTES + ALIGN, &f->memory), 0);
+    f->bytes = f->memory.ptr;
+    for (size_t i = 0; i < BYTES; i++) f->bytes[i] = (uint8_t)test_random(&rng);
+    f->can = is_possible(f->dir);
+    *state = f;
+    return 0;
+}
+
+static void start(struct fixture *f, struct bwi_os *os) {
+    rig_open(&f->rig, false, os);
+    f->s = rig_store(&f->rig, f->dir, false);
+}
+
+static int teardown(void **state) {
+    struct fixture *f = *state;
+    f->s->close(f->s);
+    rig_close(&f->rig);
+    bwi_memory_unmap(&f->memory);
+    assert_int_equal(rig_hidden_files(f->dir), 0);
+    test_rmdir(f->dir);
+    assert_int_equal(rig_open_files(), f->files);
+    return 0;
+}
+
+/* Uploads all of it from `from`, and says how many bytes went past the page cache. */
+static uint64_t upload(struct fixture *f, const char *key, const uint8_t *from) {
+    struct bwi_store_op op = st_begin(S, key, BYTES);
+    assert_op_ok(op);
+    struct bwi_store_upload *u = op.upload;
+    const struct bwi_store_op head = st_write(S, u, 0, from, 2 * ALIGN);
+    assert_op_ok(head);
+    const struct bwi_store_op rest = st_write(S, u, 2 * ALIGN, from + 2 * ALIGN, BYTES - 2 * ALIGN);
+    assert_op_ok(rest);
+    assert_op_ok(st_finish(S, u));
+    op = st_get(S, key, BYTES);
+    assert_op_ok(op);
+    assert_int_equal(op.body.len, BYTES);
+    assert_memory_equal(op.body.ptr, from, BYTES);
+    bwi_buf_fini(&op.body);
+    return head.direct_bytes + rest.direct_bytes;
+}
+
+static void whole_blocks_go_past_the_page_cache_and_the_rest_through_it(void **state) {
+    struct fixture *f = *state;
+    start(f, NULL);
+    assert_int_equal(upload(f, "a/k", f->bytes), f->can ? WHOLE : 0);
+}
+
+static void memory_that_is_not_aligned_goes_through_the_page_cache(void **state) {
+    struct fixture *f = *state;
+    start(f, NULL);
+    memmove(f->bytes + 64, f->bytes, BYTES);
+    assert_int_equal(upload(f, "a/k", f->bytes + 64), 0);
+}
+
+static void small_objects_go_through_the_page_cache(void **state) {
+    struct fixture *f = *state;
+    start(f, NULL);
+    struct bwi_store_op op = st_begin(S, "a/k", 2 * ALIGN);
+    assert_op_ok(op);
+    const struct bwi_store_op write = st_write(S, op.upload, 0, f->bytes, 2 * ALIGN);
+    assert_op_ok(write);
+    assert_int_equal(write.direct_bytes, 0);
+    assert_op_ok(st_finish(S, op.upload));
+}
+
+/* --- where it cannot ---- */
+
+static int no_direct(struct bwi_os *os, int fd, bool write) {
+    (void)os, (void)fd, (void)write;
+    return -EINVAL;
+}
+
+static void a_file_system_without_it_is_no_failure(void **state) {
+    struct fixture *f = *state;
+    f->odd.open_direct = no_direct;
+    start(f, &f->odd);
+    assert_int_equal(upload(f, "a/k", f->bytes), 0);
+    f->odd.open_direct = NULL;
+    assert_int_equal(upload(f, "a/l", f->bytes), 0);
+}
+
+/* A second descriptor that takes nothing, or that fails. */
+static int refuser, refusals, refusal;
+static int open_refuser(struct bwi_os *os, int fd, bool write) {
+    (void)os, (void)write;
+    refuser = dup(fd);
+    return refuser;
+}
+static int64_t pwrite_refused(struct bwi_os *os, int fd, const void *buf, size_t n, uint64_t offset) {
+    struct bwi_os *below = bwi_os_system();
+    (void)os;
+    if (fd != refuser) return below->pwrite(below, fd, buf, n, offset);
+    refusals++;
+    return refusal;
+}
+
+static void start_refused(struct fixture *f, int err) {
+    refusals = 0;
+    refusal = err;
+    f->odd.open_direct = open_refuser;
+    f->odd.pwrite = pwrite_refused;
+    f->odd.admit = NULL; /* all of it through the table */
+    start(f, &f->odd);
+}
+
+static void a_disk_that_wants_more_alignment_is_asked_once_for_each_upload(void **state) {
+    struct fixture *f = *state;
+    start_refused(f, -EINVAL);
+    assert_int_equal(upload(f, "a/k", f->bytes), 0);
+    assert_int_equal(refusals, f->can ? 1 : 0);
+}
+
+static void a_failure_past_the_page_cache_fails_the_write(void **state) {
+    struct fixture *f = *state;
+    start_refused(f, -EIO);
+    struct bwi_store_op op = st_begin(S, "a/k", BYTES);
+    assert_op_ok(op);
+    const struct bwi_store_op write = st_write(S, op.upload, 0, f->bytes, BYTES);
+    if (f->can) assert_op_fails(write, BW_E_IO, "bytes at offset 0 in ");
+    assert_op_ok(st_abort(S, op.upload));
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        CASE(whole_blocks_go_past_the_page_cache_and_the_rest_through_it),
+        CASE(memory_that_is_not_aligned_goes_through_the_page_cache),
+        CASE(small_objects_go_through_the_page_cache),
+        CASE(a_file_system_without_it_is_no_failure),
+        CASE(a_disk_that_wants_more_alignment_is_asked_once_for_each_upload),
+        CASE(a_failure_past_the_page_cache_fails_the_write),
+    };
+    return test_run(tests, argc > 1 ? argv[1] : NULL, NULL, NULL);
+}
