@@ -87,7 +87,7 @@ static unsigned fill_ring(struct bwi_io *io) {
 /* A part has ended; true: so has all of it. A direct read that meets the end of the file leaves a rest that is not
  * aligned any more: that the kernel does not take it says that this is the end. */
 static bool has_ended(struct bwi_io_req *req, int32_t result) {
-    if (result == -EAGAIN || result == -EINTR) return false;
+    if (result == -EINTR) return false;
     const bool at_end = req->kind == BWI_IO_READ && (result == 0 || (result == -EINVAL && req->result > 0));
     if (req->kind == BWI_IO_FSYNC || (result < 0 && !at_end)) {
         req->result = result;

@@ -116,11 +116,16 @@ static int system_open_lock(struct bwi_os *os, int dirfd, const char *path) {
     return fd == -ENOENT ? system_open_new(os, dirfd, path) : fd;
 }
 
-/* By its link in /proc, which leads to that very file, whatever has become of its name. */
+/* By its link in /proc, which leads to that very file, whatever has become of its name. Where pages or blocks are larger
+ * than the alignment, what goes through the page cache would share some with what does not. */
 static int system_open_direct(struct bwi_os *os, int fd, bool write) {
     char path[32];
+    struct stat st;
     int direct;
     (void)os;
+    if (fstat(fd, &st) != 0) return -errno;
+    if (st.st_blksize > (long)BWI_OS_DIRECT_ALIGN || sysconf(_SC_PAGESIZE) > (long)BWI_OS_DIRECT_ALIGN)
+        return -EOPNOTSUPP;
     (void)bwi_format(path, sizeof path, "/proc/self/fd/%d", fd);
     RESTART(direct, open(path, (write ? O_WRONLY : O_RDONLY) | O_DIRECT | O_NOCTTY | O_CLOEXEC));
     return direct < 0 ? -errno : bwi_os_descriptor(direct);

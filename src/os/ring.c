@@ -54,6 +54,7 @@ int bwi_ring_open(unsigned depth, int wake_fd, struct bwi_ring **ret) {
         bwi_free(r);
         return rc;
     }
+    (void)io_uring_ring_dontfork(&r->uring);
     /* What the kernel cannot do at once it gives to threads of its own. Older ones know no limit. */
     unsigned threads[2] = {KERNEL_THREADS_MAX, KERNEL_THREADS_MAX};
     (void)io_uring_register_iowq_max_workers(&r->uring, threads);
@@ -64,6 +65,8 @@ int bwi_ring_open(unsigned depth, int wake_fd, struct bwi_ring **ret) {
 void bwi_ring_close(struct bwi_ring *r) {
     if (r == NULL) return;
     assert(r->in_flight == 0);
+    /* A forked child has the descriptor until it execs or exits, and with it, memory that stays registered. */
+    if (r->fixed != 0) (void)io_uring_unregister_buffers(&r->uring);
     io_uring_queue_exit(&r->uring);
     bwi_free(r);
 }
