@@ -116,8 +116,8 @@ static int system_open_lock(struct bwi_os *os, int dirfd, const char *path) {
     return fd == -ENOENT ? system_open_new(os, dirfd, path) : fd;
 }
 
-/* By its link in /proc, which leads to that very file, whatever has become of its name. Where pages or blocks are larger
- * than the alignment, what goes through the page cache would share some with what does not. */
+/* By its link in /proc, which leads to that very file, whatever has become of its name. Where pages or blocks are
+ * larger than the alignment, what goes through the page cache would share some with what does not. */
 static int system_open_direct(struct bwi_os *os, int fd, bool write) {
     char path[32];
     struct stat st;

@@ -15,6 +15,19 @@
 #define PARTS_MAX          1024u /* 1 TiB */
 #define KERNEL_THREADS_MAX 16u
 
+/* The thread sanitizer does not see that liburing unmaps a ring's memory: the next ring at the same address would race
+ * with the one before. */
+#ifdef __SANITIZE_THREAD__
+void __tsan_acquire(void *p);
+void __tsan_release(void *p);
+static char mapped;
+#define IS_MAPPED() __tsan_acquire(&mapped)
+#define IS_GONE()   __tsan_release(&mapped)
+#else
+#define IS_MAPPED() ((void)0)
+#define IS_GONE()   ((void)0)
+#endif
+
 struct bwi_ring {
     struct io_uring uring;
     int wake_fd;
@@ -49,6 +62,7 @@ int bwi_ring_open(unsigned depth, int wake_fd, struct bwi_ring **ret) {
     r->depth = depth;
     r->wake_fd = wake_fd;
     int rc = init(depth + 1, &r->uring); /* and the poll */
+    IS_MAPPED();
     if (rc == 0) rc = move_above_streams(&r->uring);
     if (rc < 0) {
         bwi_free(r);
@@ -67,6 +81,7 @@ void bwi_ring_close(struct bwi_ring *r) {
     assert(r->in_flight == 0);
     /* A forked child has the descriptor until it execs or exits, and with it, memory that stays registered. */
     if (r->fixed != 0) (void)io_uring_unregister_buffers(&r->uring);
+    IS_GONE();
     io_uring_queue_exit(&r->uring);
     bwi_free(r);
 }

@@ -175,23 +175,6 @@ static unsigned entries_of(const char *path) {
     return n;
 }
 
-/* Without the kernel's own, which come and go with the transfers of a ring. */
-static unsigned threads_here(void) {
-    unsigned n = 0;
-    DIR *d = opendir("/proc/self/task");
-    must(d != NULL);
-    for (struct dirent *e; (e = readdir(d)) != NULL;) {
-        char path[300], name[32] = "";
-        (void)snprintf(path, sizeof path, "/proc/self/task/%s/comm", e->d_name);
-        FILE *f = fopen(path, "r");
-        if (f == NULL) continue;
-        if (fgets(name, sizeof name, f) != NULL && strncmp(name, "iou-", 4) != 0) n++;
-        (void)fclose(f);
-    }
-    (void)closedir(d);
-    return n;
-}
-
 struct footprint {
     unsigned descriptors, threads;
     uint64_t resident;
@@ -201,7 +184,7 @@ struct footprint {
 static struct footprint footprint(void) {
     struct footprint f = {UINT32_MAX, UINT32_MAX, UINT64_MAX};
     for (unsigned i = 0; i < 50; i++) {
-        const unsigned descriptors = entries_of("/proc/self/fd"), threads = threads_here();
+        const unsigned descriptors = entries_of("/proc/self/fd"), threads = test_threads();
         const uint64_t resident = resident_bytes();
         f.descriptors = descriptors < f.descriptors ? descriptors : f.descriptors;
         f.threads = threads < f.threads ? threads : f.threads;

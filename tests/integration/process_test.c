@@ -12,15 +12,6 @@
 
 #define STATE (2 * MIB + 5)
 
-static unsigned threads_here(void) {
-    unsigned n = 0;
-    DIR *d = opendir("/proc/self/task");
-    must(d != NULL);
-    for (const struct dirent *e = readdir(d); e != NULL; e = readdir(d)) n += e->d_name[0] != '.';
-    (void)closedir(d);
-    return n;
-}
-
 /* --- fork ---- */
 
 struct family {
@@ -152,7 +143,7 @@ static int trainer(void *arg, unsigned i) {
     void *m = malloc(32 * MIB);
     (void)i;
     must_eq(sigaction(SIGTERM, &act, NULL), 0);
-    const unsigned threads = threads_here();
+    const unsigned threads = test_threads();
     o.drain_bytes_per_s = MIB;
     struct bw_checkpointer *ck = open_with(&o);
     save_filled(ck, 1, 1000);
@@ -163,7 +154,7 @@ static int trainer(void *arg, unsigned i) {
     const uint64_t from = clock_ms();
     must_fail(bw_checkpointer_close(ck, 3000, &err), BW_E_TIMEOUT, &err, "step 2 is local");
     must(clock_ms() - from < 5000);
-    must_eq(threads_here(), threads);
+    must_eq(test_threads(), threads);
     free(m);
     return 0;
 }
@@ -242,13 +233,13 @@ static void a_save_that_is_never_started_leaves_nothing_and_the_step_may_come_ag
     place_make(&p);
     struct bw_checkpointer *ck = open_alone(&p, "one");
     save_filled(ck, 1, STATE);
-    const unsigned threads = threads_here();
+    const unsigned threads = test_threads();
     for (unsigned i = 0; i < 20; i++) {
         struct bw_save *v = begin(ck, 2);
         add_bytes(v, "w", m, i % 2 ? STATE : 1);
         bw_save_release(v); /* as by a destructor on the way out */
     }
-    must_eq(threads_here(), threads);
+    must_eq(test_threads(), threads);
     save_filled(ck, 2, STATE);
     save_filled(ck, 3, STATE);
     struct bw_save *last = begin(ck, 4);

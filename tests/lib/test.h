@@ -24,6 +24,9 @@ void test_rmdir(const char *path);
 int test_run_group(const char *name, const struct CMUnitTest *tests, size_t count, const char *filter,
                    CMFixtureFunction setup, CMFixtureFunction teardown);
 
+/* Threads of this process, without the kernel's own, which come and go with the transfers of a ring. */
+unsigned test_threads(void);
+
 /* What carries transfers out in tests that do not choose: enum bw_io_backend, by $BW_TEST_IO ("threads", "io_uring";
  * not set: BW_IO_AUTO), so that all of them can be run on each. */
 uint32_t test_io_backend(void);

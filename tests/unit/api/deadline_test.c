@@ -70,8 +70,8 @@ __attribute__((visibility("default"))) int clock_gettime(clockid_t clock, struct
 
 /* ---- what is left ---- */
 
-static unsigned entries(const char *path) {
-    DIR *d = opendir(path);
+static unsigned descriptors_here(void) {
+    DIR *d = opendir("/proc/self/fd");
     assert_non_null(d);
     unsigned n = 0;
     while (readdir(d) != NULL) n++;
@@ -80,10 +80,10 @@ static unsigned entries(const char *path) {
 }
 
 /* A detached thread tells nobody that it has gone: it is looked for, and a minute is enough for any of them. */
-static void await_entries(const char *path, unsigned n) {
+static void await_count(unsigned (*count)(void), unsigned n) {
     const struct timespec pause = {0, 1000000};
-    for (int i = 0; i < 60000 && entries(path) != n; i++) (void)nanosleep(&pause, NULL);
-    assert_int_equal(entries(path), n);
+    for (int i = 0; i < 60000 && count() != n; i++) (void)nanosleep(&pause, NULL);
+    assert_int_equal(count(), n);
 }
 
 struct left {
@@ -91,12 +91,12 @@ struct left {
 };
 
 static struct left count_left(void) {
-    return (struct left){entries("/proc/self/task"), entries("/proc/self/fd")};
+    return (struct left){test_threads(), descriptors_here()};
 }
 
 static void await_left(struct left before) {
-    await_entries("/proc/self/task", before.threads);
-    await_entries("/proc/self/fd", before.descriptors);
+    await_count(test_threads, before.threads);
+    await_count(descriptors_here, before.descriptors);
 }
 
 /* ---- a store with one run ---- */

@@ -415,10 +415,10 @@ static void nothing_is_left_open(void **state) {
     const char *dir = test_mkdir();
     bw_list_free(examine(dir, NULL));
     const unsigned before = open_descriptors();
-    const unsigned threads = entries("/proc/self/task");
+    const unsigned threads = test_threads();
     for (int i = 0; i < 3; i++) bw_list_free(examine(i == 1 ? "/proc" : dir, NULL));
     assert_int_equal(open_descriptors(), before);
-    assert_int_equal(entries("/proc/self/task"), threads);
+    assert_int_equal(test_threads(), threads);
     test_rmdir(dir);
 }
 
