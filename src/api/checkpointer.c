@@ -62,7 +62,6 @@ static int check_options(const struct bw_options *o, struct bw_error *err) {
     if (rc == 0) rc = check_range("resume", o->resume, 0, BW_RESUME_TAKEOVER, err);
     if (rc == 0) rc = check_range("on_damage", o->on_damage, 0, BW_DAMAGE_FAIL, err);
     if (rc == 0) rc = check_range("io_threads", o->io_threads, 0, 256, err);
-    if (rc == 0) rc = check_range("io_backend", o->io_backend, BW_IO_AUTO, BW_IO_URING, err);
     if (rc == 0) rc = check_range("resume_step", o->resume_step, 0, BW_STEP_MAX, err);
     if (rc == 0 && (o->flags & ~flags))
         rc = bwi_error_set(err, BW_E_INVALID, "option flags has unknown bits: %#x", o->flags & ~flags);

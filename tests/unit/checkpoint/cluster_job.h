@@ -195,4 +195,18 @@ static inline void check_resumed(struct cluster *c, unsigned slot, uint64_t step
     assert_ok(read_state(c, slot, &t, step, &err), &err);
 }
 
+/* A launch whose only rank stops for a while when its save of step 10 is LOCAL, and the next one, in slot 4. */
+static inline struct bwi_save *stop_at_local(struct cluster *c, uint64_t seed, const struct launch *next) {
+    struct bwi_save *v;
+    cluster_init(c, seed);
+    open_all(c, 0, &(struct launch){.launch = "a", .world = 1});
+    bwi_bucket_model(c->remote)->latency_ns = BWI_NS_PER_S;
+    save_all(c, 0, 1, 10, &v);
+    wait_level(c, v, BW_LOCAL);
+    cluster_kill(c, 0);
+    bwi_bucket_model(c->remote)->latency_ns = 0;
+    open_all(c, 4, next);
+    return v;
+}
+
 #endif

@@ -602,15 +602,8 @@ static void a_committer_that_is_woken_before_its_time_does_not_look(void **unuse
 static void a_save_of_which_nobody_reads_what_became_of_it_is_unknown(void **unused) {
     (void)unused;
     struct cluster c;
-    struct bwi_save *v;
-    cluster_init(&c, 95);
-    open_all(&c, 0, &(struct launch){.launch = "a", .world = 1});
-    bwi_bucket_model(c.remote)->latency_ns = BWI_NS_PER_S;
-    save_all(&c, 0, 1, 10, &v);
-    wait_level(&c, v, BW_LOCAL);
-    cluster_kill(&c, 0);
-    bwi_bucket_model(c.remote)->latency_ns = 0;
-    open_all(&c, 4, &(struct launch){.launch = "b", .world = 1, .mode = BWI_REGISTER_FRESH, .label = "b"});
+    struct bwi_save *v =
+        stop_at_local(&c, 95, &(struct launch){.launch = "b", .world = 1, .mode = BWI_REGISTER_FRESH, .label = "b"});
     commit_all(&c, 4, 1, 20);
     commit_all(&c, 4, 1, 30);
     cluster_kill(&c, 4);

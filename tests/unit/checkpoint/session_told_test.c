@@ -341,15 +341,7 @@ static bool is_over(struct cluster *c, void *user) {
 static void a_save_that_a_new_attempt_went_on_from_does_not_fail_for_certain(void **unused) {
     (void)unused;
     struct cluster c;
-    struct bwi_save *v;
-    cluster_init(&c, 82);
-    open_all(&c, 0, &(struct launch){.launch = "a", .world = 1});
-    bwi_bucket_model(c.remote)->latency_ns = BWI_NS_PER_S;
-    save_all(&c, 0, 1, 10, &v);
-    wait_level(&c, v, BW_LOCAL);
-    cluster_kill(&c, 0);
-    bwi_bucket_model(c.remote)->latency_ns = 0;
-    open_all(&c, 4, &(struct launch){.launch = "b", .world = 1});
+    struct bwi_save *v = stop_at_local(&c, 82, &(struct launch){.launch = "b", .world = 1});
     assert_int_equal(c.ranks[4].session->resume.id.step, 10);
     cluster_kill(&c, 4);
     c.ranks[0].stopped = false;
@@ -365,15 +357,8 @@ static void a_save_that_a_new_attempt_went_on_from_does_not_fail_for_certain(voi
 static void a_save_whose_abort_cannot_be_entered_does_not_fail_for_certain(void **unused) {
     (void)unused;
     struct cluster c;
-    struct bwi_save *v;
-    cluster_init(&c, 83);
-    open_all(&c, 0, &(struct launch){.launch = "a", .world = 1});
-    bwi_bucket_model(c.remote)->latency_ns = BWI_NS_PER_S;
-    save_all(&c, 0, 1, 10, &v);
-    wait_level(&c, v, BW_LOCAL);
-    cluster_kill(&c, 0);
-    bwi_bucket_model(c.remote)->latency_ns = 0;
-    open_all(&c, 4, &(struct launch){.launch = "b", .world = 1});
+    struct bwi_save *v = stop_at_local(&c, 83, &(struct launch){.launch = "b", .world = 1});
+    assert_int_equal(c.ranks[4].session->resume.id.step, 10);
     cluster_kill(&c, 4);
     fail_syncs(&c);
     c.ranks[0].stopped = false;

@@ -59,10 +59,16 @@ static void start(struct fixture *f, struct bwi_os *os) {
     f->s = rig_store(&f->rig, f->dir, false);
 }
 
-static int teardown(void **state) {
-    struct fixture *f = *state;
+static void stop(struct fixture *f) {
+    if (f->s == NULL) return;
     f->s->close(f->s);
     rig_close(&f->rig);
+    f->s = NULL;
+}
+
+static int teardown(void **state) {
+    struct fixture *f = *state;
+    stop(f);
     bwi_memory_unmap(&f->memory);
     assert_int_equal(rig_hidden_files(f->dir), 0);
     test_rmdir(f->dir);
@@ -128,6 +134,19 @@ static void a_file_system_without_it_is_no_failure(void **state) {
     assert_int_equal(upload(f, "a/l", f->bytes), 0);
 }
 
+/* Faults are put in front of it as of every call, and a failure only means the other way. */
+static void a_table_that_counts_passes_it_on(void **state) {
+    struct fixture *f = *state;
+    struct bwi_os_fault *fault = NULL;
+    assert_int_equal(bwi_os_fault_new(&f->odd, &fault), 0);
+    start(f, bwi_os_fault_table(fault));
+    assert_int_equal(upload(f, "a/k", f->bytes), f->can ? WHOLE : 0);
+    f->odd.open_direct = NULL;
+    assert_int_equal(upload(f, "a/l", f->bytes), 0);
+    stop(f);
+    bwi_os_fault_free(fault);
+}
+
 /* A second descriptor that takes nothing, or that fails. */
 static int refuser, refusals, refusal;
 static int open_refuser(struct bwi_os *os, int fd, bool write) {
@@ -177,6 +196,7 @@ int main(int argc, char **argv) {
         CASE(memory_that_is_not_aligned_goes_through_the_page_cache),
         CASE(small_objects_go_through_the_page_cache),
         CASE(a_file_system_without_it_is_no_failure),
+        CASE(a_table_that_counts_passes_it_on),
         CASE(a_disk_that_wants_more_alignment_is_asked_once_for_each_upload),
         CASE(a_failure_past_the_page_cache_fails_the_write),
     };
