@@ -89,7 +89,7 @@ static uint64_t number(const char *option, const char *text) {
     return n;
 }
 
-static void help(const char *program) {
+static void help(const struct soak *s, const char *program) {
     printf("usage: %s [--count N] [--seed S] [--jobs J] [--dir DIR] [--state FILE] [--only RUN] [--violations N]\n\n"
            "  --count N       so many runs (1000), the same ones whenever the seed is the same\n"
            "  --seed S        of all of them (1)\n"
@@ -97,13 +97,14 @@ static void help(const char *program) {
            "  --dir DIR       for scratch files\n"
            "  --state FILE    how far it has come; where the file is there, it goes on from that\n"
            "  --only RUN      this run alone, and what happens in it\n"
-           "  --violations N  stop after so many (20)\n\n"
+           "  --violations N  stop after so many (20)\n"
+           "%s\n"
            "The last line is \"N runs, N violations\"; the exit status is 0 without a violation.\n",
-           program);
+           program, s->help ? s->help : "");
     exit(0);
 }
 
-static void parse(int argc, char **argv, struct options *o) {
+static void parse(const struct soak *s, int argc, char **argv, struct options *o) {
     static const struct option known[] = {{"count", 1, NULL, 'c'},      {"seed", 1, NULL, 's'},  {"jobs", 1, NULL, 'j'},
                                           {"dir", 1, NULL, 'd'},        {"state", 1, NULL, 'f'}, {"only", 1, NULL, 'o'},
                                           {"violations", 1, NULL, 'v'}, {"help", 0, NULL, 'h'},  {NULL, 0, NULL, 0}};
@@ -121,7 +122,7 @@ static void parse(int argc, char **argv, struct options *o) {
         case 'v': o->violations_max = (unsigned)number("--violations", optarg); break;
         case 'f': o->state_file = optarg; break;
         case 'o': o->only = number("--only", optarg), o->alone = true; break;
-        case 'h': help(argv[0]); break;
+        case 'h': help(s, argv[0]); break;
         default: exit(2);
         }
     }
@@ -343,7 +344,7 @@ static int run_alone(const struct supervisor *v) {
 int soak_main(const struct soak *s, int argc, char **argv) {
     static struct supervisor v;
     v.soak = s;
-    parse(argc, argv, &v.o);
+    parse(s, argc, argv, &v.o);
     if (v.o.alone) return run_alone(&v);
     v.shared = mmap(NULL, sizeof *v.shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (v.shared == MAP_FAILED) stop("mmap", strerror(errno));

@@ -26,6 +26,7 @@ struct soak_run {
 
 struct soak {
     const char *name;
+    const char *help;   /* lines about options of its own, which it has taken out of argv; NULL: none */
     unsigned run_s_max; /* a run that takes longer hangs, which is a violation; 0: 120 */
     /* false: a violation, with a message. May fail cmocka's assertions, too. state: of this worker, NULL at first; what
      * it keeps from one run to the next must not decide how a run ends. */

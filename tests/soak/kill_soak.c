@@ -437,7 +437,10 @@ static void prefer_memory(void) {
 
 int main(int argc, char **argv) {
     static char name[700];
-    const struct soak soak = {.name = "kill", .run = run, .run_s_max = 300};
+    const struct soak soak = {.name = "kill",
+                              .run = run,
+                              .run_s_max = 300,
+                              .help = "  --points        say how often each named point was hit\n"};
     const bool points = take(&argc, argv, "--points");
     const char *state = value_of(argc, argv, "--state");
     prefer_memory();

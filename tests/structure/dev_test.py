@@ -72,6 +72,15 @@ class Dev(unittest.TestCase):
         self.assertEqual(self.files(), before)
         self.assertEqual(self.log.read_text(), "")
 
+    def test_help_of_a_soak_is_that_of_its_program_too(self):
+        self.assertIn("kill says of its options is shown after ./dev build", self.dev("soak", "kill", "--help").stdout)
+        built = self.tree / "build/tests/soak"
+        built.mkdir(parents=True)
+        self.stand_in(built / "kill_soak", "#!/bin/sh\necho told by the program: $*\n")
+        said = self.dev("soak", "kill", "--help").stdout.splitlines()
+        self.assertEqual((said[0], said[-1]), ("Usage:", "told by the program: --help"))
+        self.assertNotIn("told by", self.dev("soak", "--help").stdout)
+
     def test_an_unknown_name_is_named_and_fails(self):
         for command, list_of in (("model", "model"), ("mutants", "mutants")):
             done = self.dev(command, "no_such_thing")
