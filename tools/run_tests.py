@@ -11,9 +11,11 @@ coverage runs what is not repeated for its own sake, and says afterwards which l
 fails counts as one failed test. The last line is "N passed, N failed".
 """
 
+import contextlib
 import dataclasses
 import fcntl
 import fnmatch
+import itertools
 import json
 import os
 import pathlib
@@ -21,7 +23,6 @@ import platform
 import re
 import subprocess
 import sys
-import time
 
 MESON = os.environ.get("MESON") or ("/usr/bin/meson" if os.path.exists("/usr/bin/meson") else "meson")
 WHOLE = {"plain", "clang", "valgrind"}
@@ -89,23 +90,45 @@ def telling_lines(test):
     return told[:TOLD] or said[-TOLD:]
 
 
+@contextlib.contextmanager
+def log_of_its_own(build):
+    """A name for meson's logs that no other run in this directory has meanwhile: the first that is free."""
+    logs = pathlib.Path(build) / "meson-logs"
+    logs.mkdir(exist_ok=True)
+    for n in itertools.count(1):
+        name = "testlog" if n == 1 else f"testlog{n}"
+        with (logs / f"{name}.lock").open("w", encoding="utf-8") as lock:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                yield name
+                return
+
+
 def run(build, kind, chosen, count):
-    command = [MESON, "test", "-C", build, "--no-rebuild", "--print-errorlogs"]
-    command += ["--timeout-multiplier", str(SLOWER[kind]), *chosen]
+    with log_of_its_own(build) as name:
+        log = pathlib.Path(build) / "meson-logs" / f"{name}{'-valgrind' if kind == 'valgrind' else ''}.json"
+        log.unlink(missing_ok=True)
+        run_into(build, kind, chosen, name)
+        if log.is_file():
+            tell(build, kind, chosen, log, count)
+        else:
+            print(f"{build}: meson test left no log")
+            count.failed += 1
+
+
+def run_into(build, kind, chosen, name):
+    command = [MESON, "test", "-C", build, "--no-rebuild", "--print-errorlogs", "--logbase", name]
+    command += ["--timeout-multiplier", str(SLOWER[kind])]
     if kind == "valgrind":
         command += ["--wrapper", VALGRIND]
     env = {**SANITIZER_OPTIONS, **os.environ}
     if kind == "coverage":  # the others take a ring where there is one: so every test runs on both
         env.setdefault("BW_TEST_IO", "threads")
-    started = time.time()
     prefix = without_address_randomisation() if kind in ("asan", "tsan") else []
-    subprocess.run(prefix + command, env=env, check=False)
-    name = "testlog-valgrind.json" if kind == "valgrind" else "testlog.json"
-    log = pathlib.Path(build) / "meson-logs" / name
-    if not log.is_file() or log.stat().st_mtime < started - 1:
-        print(f"{build}: meson test left no log")
-        count.failed += 1
-        return
+    subprocess.run(prefix + command + chosen, env=env, check=False)
+
+
+def tell(build, kind, chosen, log, count):
     lines = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines() if line.strip()]
     for test in lines:
         if test["result"] in PASSED:
@@ -148,6 +171,16 @@ def look_at_counts(build, count):
         count.passed += 1
 
 
+def run_counted(build, chosen, whole, count):
+    """One such run at a time, for all of them count in the same files."""
+    with (pathlib.Path(build) / "counts.lock").open("w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        forget_counts(build)
+        if chosen:
+            run(build, "coverage", chosen, count)
+        look_at_counts(build, count if whole else None)
+
+
 def main(argv):
     listing = argv[:1] == ["--list"]
     argv = argv[listing:]
@@ -170,11 +203,9 @@ def main(argv):
             print(f"failed ({kind}): {name}: no such test or suite; ./dev test --list shows all")
             count.failed += 1
         if kind == "coverage":
-            forget_counts(build)
-        if chosen:
+            run_counted(build, chosen, not names, count)
+        elif chosen:
             run(build, kind, chosen, count)
-        if kind == "coverage":
-            look_at_counts(build, None if names else count)
     if count.skipped:
         print(f"{count.skipped} skipped")
     print(f"{count.passed} passed, {count.failed} failed", flush=True)

@@ -24,7 +24,19 @@ tools/mutants.py* | tools/run_tests.py*) exec "$REAL" "$@" ;;
 esac"""
 MESON = """case $1 in
 setup) sleep 0.2 && mkdir "$2" && touch "$2/build.ninja" ;;
-introspect) echo '[]' ;;
+introspect) echo '[{"name":"sound","suite":["x:unit"]},{"name":"broken","suite":["x:unit"]}]' ;;
+test)
+    log=build/meson-logs/testlog.json
+    while [ $# -gt 1 ]; do
+        [ "$1" != --logbase ] || log=build/meson-logs/$2.json
+        shift
+    done
+    mkdir -p build/meson-logs && : >"$log" && touch running.$1
+    until [ -e running.sound ] && [ -e running.broken ]; do sleep 0.1; done
+    result=OK && [ $1 = sound ] || result=FAIL
+    echo "{\\"name\\":\\"$1\\",\\"result\\":\\"$result\\"}" >>"$log" && touch ended.$1
+    until [ -e ended.sound ] && [ -e ended.broken ]; do sleep 0.1; done
+    ;;
 esac"""
 
 
@@ -103,6 +115,12 @@ class Dev(unittest.TestCase):
     def test_fuzz_says_at_once_what_it_will_do(self):
         said = self.dev("fuzz", "--runs", "5", "json", "url").stdout.splitlines()
         self.assertEqual(said[0], "fuzzing, each for 5 inputs, after building what has changed: json url")
+
+    def test_two_at_once_count_their_own_tests(self):
+        both = [subprocess.Popen(["./dev", "test", name], cwd=self.tree, env=self.env, text=True,
+                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for name in ("sound", "broken")]
+        said = [p.communicate(timeout=60)[0].splitlines()[-1] for p in both]
+        self.assertEqual(said, ["1 passed, 0 failed", "0 passed, 1 failed"])
 
     def test_two_at_once_make_what_they_share_one_after_the_other(self):
         both = [subprocess.Popen(["./dev", "test", "some_test"], cwd=self.tree, env=self.env, text=True,
