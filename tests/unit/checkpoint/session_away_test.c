@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An authority that some ranks of a job, or all of them, do not reach for a while. Whole jobs, in memory and virtual
- * time. */
+/* An authority that some ranks of a job, or all of them, do not reach for a while, or that is set back to an older
+ * state. Whole jobs, in memory and virtual time. */
 #include "checkpoint/session_private.h"
 #include "cluster_job.h"
 
@@ -132,10 +132,147 @@ static void an_authority_that_is_down_delays_the_commit_and_loses_nothing(void *
     cluster_fini(&c);
 }
 
+/* --- an older state in its place ----------------------------------------------------------------------------- */
+
+#define OBJECTS_MAX 64
+
+struct backup {
+    size_t count;
+    char keys[OBJECTS_MAX][256];
+    struct bwi_buf bytes[OBJECTS_MAX];
+};
+
+static void back_up(struct bwi_bucket *b, struct backup *ret) {
+    *ret = (struct backup){.count = bwi_bucket_objects(b)};
+    assert_in_range(ret->count, 1, OBJECTS_MAX);
+    for (size_t i = 0; i < ret->count; i++) {
+        struct bwi_span bytes;
+        bwi_format(ret->keys[i], sizeof ret->keys[i], "%s", bwi_bucket_key(b, i));
+        assert_true(bwi_bucket_get(b, ret->keys[i], &bytes));
+        bwi_buf_put(&ret->bytes[i], bytes.ptr, bytes.len);
+    }
+}
+
+/* Nothing that came behind it is there afterwards. */
+static void put_back(struct bwi_bucket *b, struct backup *from) {
+    while (bwi_bucket_objects(b) > 0) assert_true(bwi_bucket_remove(b, bwi_bucket_key(b, 0)));
+    for (size_t i = 0; i < from->count; i++) {
+        assert_true(bwi_bucket_put(b, from->keys[i], bwi_buf_span(&from->bytes[i])));
+        bwi_buf_fini(&from->bytes[i]);
+    }
+}
+
+static const struct bwi_kept *live(struct cluster *c, unsigned slot, uint64_t step) {
+    return bwi_policy_find_live(&c->ranks[slot].session->head.entry, step);
+}
+
+/* Launch a has committed 10 and 20, launch b 30, of which it has the id; then the authority is set back to where 10 was
+ * the newest. */
+static struct bwi_id go_back_to_10(struct cluster *c, uint64_t seed) {
+    static struct backup older;
+    struct bwi_id lost = {0};
+    cluster_init(c, seed);
+    open_all(c, 0, &(struct launch){.launch = "a", .world = 2});
+    commit_all(c, 0, 2, 10);
+    back_up(c->remote, &older);
+    commit_all(c, 0, 2, 20);
+    for (unsigned r = 0; r < 2; r++) cluster_end(c, r);
+    open_all(c, 2, &(struct launch){.launch = "b", .world = 2});
+    check_resumed(c, 2, 20);
+    commit_all(c, 2, 2, 30);
+    lost = live(c, 2, 30)->id;
+    for (unsigned r = 2; r < 4; r++) cluster_end(c, r);
+    put_back(c->remote, &older);
+    return lost;
+}
+
+/* An older state of the store in its place: told once, and again only if it happens again. */
+static void a_history_that_goes_back_is_told(void **unused) {
+    (void)unused;
+    struct cluster c;
+    cluster_init(&c, 84);
+    open_all(&c, 0, &(struct launch){.launch = "a", .world = 1});
+    commit_all(&c, 0, 1, 5);
+    commit_all(&c, 0, 1, 10);
+    struct bwi_session *s = c.ranks[0].session;
+    const struct bwi_key newest = bwi_key_entry("run", 1, s->head.entry.n);
+    struct bwi_buf copy = {0};
+    struct bwi_span bytes;
+    assert_true(bwi_bucket_get(c.remote, newest.s, &bytes));
+    bwi_buf_put(&copy, bytes.ptr, bytes.len);
+    const uint64_t notes = c.ranks[0].notes;
+    cluster_run(&c, never, NULL, MINUTE_MS);
+    assert_int_equal(c.ranks[0].notes, notes);
+    for (unsigned times = 1; times <= 2; times++) {
+        assert_true(bwi_bucket_remove(c.remote, newest.s));
+        cluster_run(&c, never, NULL, MINUTE_MS);
+        assert_int_equal(c.ranks[0].notes, notes + times);
+        assert_true(bwi_bucket_put(c.remote, newest.s, bwi_buf_span(&copy)));
+        cluster_run(&c, never, NULL, MINUTE_MS);
+        assert_int_equal(c.ranks[0].notes, notes + times);
+    }
+    assert_false(s->over);
+    bwi_buf_fini(&copy);
+    cluster_fini(&c);
+}
+
+static bool has_closed_from(struct cluster *c, void *user) {
+    const struct bwi_session *s = c->ranks[*(unsigned *)user].session;
+    return s->head.found && !s->head.entry.from.open && !bwi_salvage_running(s);
+}
+
+static bool is_held(struct cluster *c, unsigned node, const struct bwi_id *id) {
+    const struct bwi_key key = bwi_key_summary("run", id, node);
+    struct bwi_span bytes;
+    return bwi_bucket_get(c->local[node], key.s, &bytes);
+}
+
+/* By that history 20 of launch a may still be committed, and both nodes hold it: it is, once more. 30 is of an attempt
+ * that never was, so what is left of it is dead. */
+static void a_history_that_goes_back_is_what_the_next_launch_goes_by(void **unused) {
+    (void)unused;
+    struct cluster c;
+    unsigned four = 4;
+    const struct bwi_id lost = go_back_to_10(&c, 94);
+    open_all(&c, 4, &(struct launch){.launch = "c", .world = 2});
+    assert_false(c.ranks[4].session->resume.committed);
+    check_resumed(&c, 4, 20);
+    assert_true(cluster_run(&c, has_closed_from, &four, MINUTE_MS));
+    assert_non_null(live(&c, 4, 20));
+    assert_null(live(&c, 4, 30));
+    for (unsigned r = 0; r < 2; r++) assert_true(is_held(&c, r, &lost));
+    commit_all(&c, 4, 2, 30); /* its saves make room */
+    const struct bwi_id again = live(&c, 4, 30)->id;
+    assert_false(bwi_id_eq(&again, &lost));
+    for (unsigned r = 0; r < 2; r++) assert_true(!is_held(&c, r, &lost) && is_held(&c, r, &again));
+    for (unsigned r = 4; r < 6; r++) cluster_end(&c, r);
+    open_all(&c, 6, &(struct launch){.launch = "d", .world = 2});
+    assert_true(c.ranks[6].session->resume.committed);
+    check_resumed(&c, 6, 30);
+    cluster_fini(&c);
+}
+
+/* Other nodes, which hold nothing: no more is claimed than the authority has. */
+static void a_history_that_goes_back_without_the_disks_is_all_there_is(void **unused) {
+    (void)unused;
+    struct cluster c;
+    (void)go_back_to_10(&c, 95);
+    for (unsigned r = 0; r < 2; r++) cluster_start(&c, 4 + r, 2 + r, r, &(struct launch){.launch = "c", .world = 2});
+    cluster_open(&c, 4, 2);
+    for (unsigned r = 4; r < 6; r++) assert_ok(c.ranks[r].open->error.status, &c.ranks[r].open->error);
+    assert_true(c.ranks[4].session->resume.committed);
+    check_resumed(&c, 4, 10);
+    commit_all(&c, 4, 2, 20);
+    cluster_fini(&c);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_rank_that_is_cut_off_delays_the_commit_and_loses_nothing),
         cmocka_unit_test(an_authority_that_is_down_delays_the_commit_and_loses_nothing),
+        cmocka_unit_test(a_history_that_goes_back_is_told),
+        cmocka_unit_test(a_history_that_goes_back_is_what_the_next_launch_goes_by),
+        cmocka_unit_test(a_history_that_goes_back_without_the_disks_is_all_there_is),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -426,36 +426,6 @@ static void damage_behind_what_is_known_ends_no_attempt(void **unused) {
     cluster_fini(&c);
 }
 
-/* An older state of the store in its place: told once, and again only if it happens again. */
-static void a_history_that_goes_back_is_told(void **unused) {
-    (void)unused;
-    struct cluster c;
-    cluster_init(&c, 84);
-    open_all(&c, 0, &(struct launch){.launch = "a", .world = 1});
-    commit_all(&c, 0, 1, 5);
-    commit_all(&c, 0, 1, 10);
-    struct bwi_session *s = c.ranks[0].session;
-    const struct bwi_key newest = bwi_key_entry("run", 1, s->head.entry.n);
-    struct bwi_buf copy = {0};
-    struct bwi_span bytes;
-    assert_true(bwi_bucket_get(c.remote, newest.s, &bytes));
-    bwi_buf_put(&copy, bytes.ptr, bytes.len);
-    const uint64_t notes = c.ranks[0].notes;
-    pass(&c, 60000);
-    assert_int_equal(c.ranks[0].notes, notes);
-    for (unsigned times = 1; times <= 2; times++) {
-        assert_true(bwi_bucket_remove(c.remote, newest.s));
-        pass(&c, 60000);
-        assert_int_equal(c.ranks[0].notes, notes + times);
-        assert_true(bwi_bucket_put(c.remote, newest.s, bwi_buf_span(&copy)));
-        pass(&c, 60000);
-        assert_int_equal(c.ranks[0].notes, notes + times);
-    }
-    assert_false(s->over);
-    bwi_buf_fini(&copy);
-    cluster_fini(&c);
-}
-
 /* --- the order of commits ------------------------------------------------------------------------------------ */
 
 static bool both_pending(struct cluster *c, void *user) {
@@ -861,7 +831,6 @@ int main(void) {
         cmocka_unit_test(a_copy_that_is_gone_because_the_save_is_dead_is_told_as_the_abort),
         cmocka_unit_test(what_the_history_said_is_never_taken_back),
         cmocka_unit_test(damage_behind_what_is_known_ends_no_attempt),
-        cmocka_unit_test(a_history_that_goes_back_is_told),
         cmocka_unit_test(a_later_step_does_not_overtake_a_complete_one),
         cmocka_unit_test(a_step_that_cannot_be_decided_for_a_while_is_not_passed_over),
         cmocka_unit_test(who_is_woken_while_looking_looks_again_at_once),
