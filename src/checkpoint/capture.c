@@ -3,6 +3,7 @@
  * fewest dimensions that tell the same story: whole contiguous memory becomes one copy, contiguous rows become one
  * copy each. Everything else goes element by element. */
 #include "base/checked.h"
+#include "base/copy.h"
 #include "checkpoint/plan_private.h"
 #include <breakwater/tensor.h>
 #include <string.h>
@@ -129,7 +130,10 @@ void bwi_gather(const struct bwi_tensor_source *s, uint64_t from, uint64_t n, ui
     struct place at = seek(&g, from);
     while (n > 0) {
         const struct run r = next_run(&g, &at, n);
-        bwi_copy_row(dst, (int64_t)r.bytes, s->data + r.offset, r.stride, r.bytes, r.count);
+        if (r.count == 1)
+            bwi_copy_past_cache(dst, s->data + r.offset, r.bytes);
+        else
+            bwi_copy_row(dst, (int64_t)r.bytes, s->data + r.offset, r.stride, r.bytes, r.count);
         dst += r.bytes * r.count;
         n -= r.bytes * r.count;
     }
@@ -149,7 +153,7 @@ void bwi_scatter(const struct bwi_strided *d, uint64_t from, uint64_t n, const u
 
 /* ---- chunks ---- */
 
-void bwi_plan_fill(struct bwi_plan *p, const struct bwi_chunk *c, uint8_t *dst) {
+void bwi_plan_fill(const struct bwi_plan *p, const struct bwi_chunk *c, uint8_t *dst) {
     uint64_t done = 0;
     for (size_t i = 0; i < c->pieces; i++) {
         const struct bwi_piece *piece = &p->pieces[c->first_piece + i];
@@ -159,12 +163,19 @@ void bwi_plan_fill(struct bwi_plan *p, const struct bwi_chunk *c, uint8_t *dst) 
         if (item->tensor != NULL) {
             bwi_gather(item->tensor, piece->item_offset, piece->bytes, dst + at);
         } else {
-            memcpy(dst + at, item->blob->data + piece->item_offset, piece->bytes);
+            bwi_copy_past_cache(dst + at, item->blob->data + piece->item_offset, piece->bytes);
         }
         done = at + piece->bytes;
-        const struct bwi_xxh hash = bwi_xxh_of(bwi_span(dst + at, piece->bytes));
+    }
+    memset(dst + done, 0, (size_t)(c->bytes - done));
+}
+
+void bwi_plan_hash(struct bwi_plan *p, const struct bwi_chunk *c, const uint8_t *bytes) {
+    for (size_t i = 0; i < c->pieces; i++) {
+        const struct bwi_piece *piece = &p->pieces[c->first_piece + i];
+        const uint64_t at = piece->pack_offset - c->pack_offset;
+        const struct bwi_xxh hash = bwi_xxh_of(bwi_span(bytes + at, piece->bytes));
         p->content.extents[piece->extent] = hash;
         p->places[piece->extent].stored = hash; /* raw: what is stored is what there is */
     }
-    memset(dst + done, 0, (size_t)(c->bytes - done));
 }

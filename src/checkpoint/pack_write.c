@@ -23,6 +23,9 @@
 #define WRITES_MAX             16
 #define WRITES_WHILE_CAPTURING 2
 
+#define BATCHES   16u /* in flight at most; workers beyond have no part in capturing */
+#define BATCH_MAX 8u  /* chunks */
+
 /* The part of the arena that is filled at most while the packs are held back. What is captured then stays in memory
  * until there is room, which others make by draining: so few buffers leave a piece between them that is large enough
  * for any of the others' windows. */
@@ -31,9 +34,10 @@
 enum slot_state {
     SLOT_FREE,
     SLOT_BUFFER,   /* waits for the arena */
+    SLOT_READY,    /* waits for a worker */
     SLOT_CAPTURE,  /* is being filled */
     SLOT_CAPTURED, /* waits until its pack has been begun */
-    SLOT_WRITE,
+    SLOT_WRITE,    /* is being written, and hashed beside it */
 };
 
 struct slot {
@@ -41,11 +45,20 @@ struct slot {
     enum slot_state state;
     const struct bwi_chunk *chunk;
     size_t pack;
-    bool capturing; /* the request is in flight */
+    struct slot *next; /* that is free, or ready */
+    bool hashing;      /* the request is in flight */
     uint64_t asked_ns;
     struct bwi_arena_wait buffer;
-    struct bwi_io_req capture;
+    struct bwi_io_req hash;
     struct bwi_call call;
+};
+
+/* What one worker captures at a time: several chunks, since what it costs to hand work over would be felt else. */
+struct batch {
+    struct bwi_pack_write *owner;
+    struct slot *slots[BATCH_MAX];
+    size_t count; /* 0: not in flight */
+    struct bwi_io_req req;
 };
 
 enum pack_state {
@@ -79,7 +92,12 @@ struct bwi_pack_writer {
     struct bwi_store *store;
     struct slot *slots;
     size_t slot_count;
-    size_t writing;          /* slots in SLOT_WRITE */
+    size_t writing; /* slots in SLOT_WRITE */
+    struct batch batches[BATCHES];
+    struct slot *free;
+    bool waiting;                    /* a slot is in SLOT_BUFFER */
+    struct slot *ready, *ready_tail; /* slots in SLOT_READY, in the plan's order */
+    size_t ready_count;
     struct pack packs[OPEN]; /* pack n is in n % OPEN */
     size_t begun, finished;  /* packs, both in order */
     size_t cut_pack, cut;    /* the next chunk to be captured: its pack, its number in the pack */
@@ -229,9 +247,13 @@ static void slot_granted(struct bwi_arena_wait *b) {
 }
 
 static void slot_release(struct slot *s) {
+    struct bwi_pack_writer *k = s->owner->w;
+    if (s->state == SLOT_FREE) return;
     bwi_arena_release(s->owner->ctx->arena, s->buffer.ptr, s->buffer.bytes);
     s->buffer.ptr = NULL;
     s->state = SLOT_FREE;
+    s->next = k->free;
+    k->free = s;
 }
 
 /* Whether one more chunk may be captured although no pack is begun. */
@@ -242,14 +264,25 @@ static bool may_hold(const struct bwi_pack_write *w, uint32_t bytes) {
     return held <= bwi_arena_budget(w->ctx->arena) / HELD_SHARE;
 }
 
+static bool slot_buffer(struct bwi_pack_writer *k, struct slot *s) {
+    if (s->buffer.ptr == NULL) return false;
+    k->waiting = false;
+    s->state = SLOT_READY;
+    s->next = NULL;
+    if (k->ready == NULL)
+        k->ready = s;
+    else
+        k->ready_tail->next = s;
+    k->ready_tail = s;
+    k->ready_count++;
+    return true;
+}
+
 /* Asks for the buffer of the next chunk. One at a time: saves that share the arena take turns. */
 static bool slot_begin(struct bwi_pack_write *w) {
     struct bwi_pack_writer *k = w->w;
-    struct slot *s = NULL;
-    for (size_t i = 0; i < k->slot_count; i++) {
-        if (k->slots[i].state == SLOT_BUFFER) return false;
-        if (k->slots[i].state == SLOT_FREE && s == NULL) s = &k->slots[i];
-    }
+    struct slot *s = k->free;
+    if (k->waiting) return false;
     while (k->cut_pack < w->plan->pack_count && k->cut == pack_plan(w, k->cut_pack)->chunks) {
         k->cut_pack++;
         k->cut = 0;
@@ -257,6 +290,8 @@ static bool slot_begin(struct bwi_pack_write *w) {
     if (s == NULL || k->cut_pack == w->plan->pack_count) return false;
     const struct bwi_chunk *chunk = &w->plan->chunks[pack_plan(w, k->cut_pack)->first_chunk + k->cut];
     if (w->hold && !may_hold(w, chunk->bytes)) return false;
+    k->free = s->next;
+    k->waiting = true;
     s->pack = k->cut_pack;
     s->chunk = chunk;
     k->cut++;
@@ -265,43 +300,75 @@ static bool slot_begin(struct bwi_pack_write *w) {
     s->buffer = (struct bwi_arena_wait){
         .bytes = (size_t)bwi_round_up(s->chunk->bytes, BWI_ARENA_ALIGN), .granted = slot_granted, .user = s};
     bwi_arena_acquire(w->ctx->arena, &s->buffer);
+    (void)slot_buffer(k, s);
     return true;
 }
 
 /* On a worker. Chunks that are filled at the same time touch different pieces of the plan. */
-static void slot_fill(struct bwi_io_req *r) {
-    const struct slot *s = r->user;
-    bwi_plan_fill(s->owner->plan, s->chunk, s->buffer.ptr);
+static void batch_fill(struct bwi_io_req *r) {
+    const struct batch *b = r->user;
+    for (size_t i = 0; i < b->count; i++) bwi_plan_fill(b->owner->plan, b->slots[i]->chunk, b->slots[i]->buffer.ptr);
     r->result = 0;
 }
 
-static void slot_filled(struct bwi_io_req *r) {
+static void batch_filled(struct bwi_io_req *r) {
+    struct batch *b = r->user;
+    for (size_t i = 0; i < b->count; i++) b->slots[i]->state = SLOT_CAPTURED;
+    b->owner->w->uncaptured -= b->count;
+    b->owner->task.pending--;
+    b->count = 0;
+    bwi_task_wake(&b->owner->task);
+}
+
+/* The more there is, the more a batch takes; towards the end little, so that the workers end together. */
+static bool batch_start(struct bwi_pack_write *w) {
+    struct bwi_pack_writer *k = w->w;
+    struct batch *b = k->batches;
+    while (b < k->batches + BATCHES && b->count > 0) b++;
+    if (k->ready_count == 0 || b == k->batches + BATCHES) return false;
+    const size_t count = bwi_max_u64(bwi_min_u64(k->ready_count / BATCHES, BATCH_MAX), 1);
+    *b = (struct batch){.owner = w, .req = {.kind = BWI_IO_CALL, .call = batch_fill, .done = batch_filled, .user = b}};
+    for (; b->count < count; b->count++, k->ready = k->ready->next) {
+        b->slots[b->count] = k->ready;
+        k->ready->state = SLOT_CAPTURE;
+    }
+    k->ready_count -= count;
+    w->task.pending++;
+    struct bwi_io *io = bwi_loop_io(w->task.loop);
+    if (io != NULL) {
+        bwi_io_submit(io, &b->req);
+    } else {
+        batch_fill(&b->req);
+        batch_filled(&b->req);
+    }
+    return true;
+}
+
+/* Beside the write: both only read the buffer. */
+static void slot_hash(struct bwi_io_req *r) {
+    const struct slot *s = r->user;
+    bwi_plan_hash(s->owner->plan, s->chunk, s->buffer.ptr);
+    r->result = 0;
+}
+
+static void slot_hashed(struct bwi_io_req *r) {
     struct slot *s = r->user;
-    s->capturing = false;
+    s->hashing = false;
     s->owner->task.pending--;
     bwi_task_wake(&s->owner->task);
 }
 
-static bool slot_buffer(struct bwi_pack_write *w, struct slot *s) {
-    if (s->buffer.ptr == NULL) return false;
-    s->state = SLOT_CAPTURE;
+static void slot_start_hash(struct bwi_pack_write *w, struct slot *s) {
     struct bwi_io *io = bwi_loop_io(w->task.loop);
-    if (io == NULL) {
-        bwi_plan_fill(w->plan, s->chunk, s->buffer.ptr);
-        return true;
-    }
-    s->capture = (struct bwi_io_req){.kind = BWI_IO_CALL, .call = slot_fill, .done = slot_filled, .user = s};
-    s->capturing = true;
+    s->hash = (struct bwi_io_req){.kind = BWI_IO_CALL, .call = slot_hash, .done = slot_hashed, .user = s};
+    s->hashing = true;
     w->task.pending++;
-    bwi_io_submit(io, &s->capture);
-    return true;
-}
-
-static bool slot_capture(struct bwi_pack_write *w, struct slot *s) {
-    if (s->capturing) return false;
-    s->state = SLOT_CAPTURED;
-    if (--w->w->uncaptured == 0) set_captured(w);
-    return true;
+    if (io != NULL) {
+        bwi_io_submit(io, &s->hash);
+    } else {
+        slot_hash(&s->hash);
+        slot_hashed(&s->hash);
+    }
 }
 
 static bool slot_captured(struct bwi_pack_write *w, struct slot *s) {
@@ -314,12 +381,13 @@ static bool slot_captured(struct bwi_pack_write *w, struct slot *s) {
     s->call.op.buf = s->buffer.ptr;
     s->call.op.bytes = s->chunk->bytes;
     bwi_call_submit(&s->call, &w->task, w->w->store);
+    slot_start_hash(w, s);
     s->state = SLOT_WRITE;
     return true;
 }
 
 static bool slot_write(struct bwi_pack_write *w, struct slot *s) {
-    if (s->call.busy) return false;
+    if (s->call.busy || s->hashing) return false;
     slot_release(s);
     w->w->writing--;
     if (s->call.op.error.status != 0) {
@@ -337,8 +405,9 @@ static bool slot_write(struct bwi_pack_write *w, struct slot *s) {
 static bool slot_step(struct bwi_pack_write *w, struct slot *s) {
     switch (s->state) {
     case SLOT_FREE: return false;
-    case SLOT_BUFFER: return slot_buffer(w, s);
-    case SLOT_CAPTURE: return slot_capture(w, s);
+    case SLOT_BUFFER: return slot_buffer(w->w, s);
+    case SLOT_READY:
+    case SLOT_CAPTURE: return false;
     case SLOT_CAPTURED: return slot_captured(w, s);
     case SLOT_WRITE: return slot_write(w, s);
     }
@@ -359,7 +428,8 @@ static enum bwi_step write_run(struct bwi_pack_write *w) {
         return BWI_STEP_AGAIN;
     }
     moved |= pack_begin(w);
-    moved |= slot_begin(w);
+    while (slot_begin(w)) moved = true;
+    while (batch_start(w)) moved = true;
     if (k->uncaptured == 0) set_captured(w);
     if (k->finished == w->plan->pack_count) return BWI_STEP_END;
     return moved ? BWI_STEP_AGAIN : BWI_STEP_WAIT;
@@ -367,7 +437,7 @@ static enum bwi_step write_run(struct bwi_pack_write *w) {
 
 /* true when the slot holds nothing any more. */
 static bool slot_settle(struct bwi_pack_write *w, struct slot *s) {
-    if (s->capturing || s->call.busy) return false;
+    if (s->state == SLOT_CAPTURE || s->hashing || s->call.busy) return false;
     if (s->state == SLOT_BUFFER) bwi_arena_cancel(w->ctx->arena, &s->buffer);
     slot_release(s);
     return true;
@@ -386,9 +456,11 @@ static enum bwi_step write_settle(struct bwi_pack_write *w) {
     struct bwi_pack_writer *k = w->w;
     bool settled = true;
     bool capturing = false;
+    k->ready = NULL;
+    k->ready_count = 0;
     for (size_t i = 0; i < k->slot_count; i++) {
         settled &= slot_settle(w, &k->slots[i]);
-        capturing |= k->slots[i].capturing;
+        capturing |= k->slots[i].state == SLOT_CAPTURE;
     }
     for (size_t i = 0; i < OPEN; i++) settled &= pack_settle(w, &k->packs[i]);
     if (!capturing) set_captured(w); /* nothing reads the memory any more */
@@ -467,7 +539,12 @@ int bwi_pack_write_start(struct bwi_pack_write *w, struct bwi_task *parent, stru
     if (rc != 0) return rc;
     w->w->store = w->ctx->tier[w->tier];
     w->w->uncaptured = w->plan->chunk_count;
-    for (size_t i = 0; i < w->w->slot_count; i++) w->w->slots[i].owner = w;
+    for (size_t i = 0; i < w->w->slot_count; i++) {
+        struct slot *s = &w->w->slots[i];
+        s->owner = w;
+        s->next = w->w->free;
+        w->w->free = s;
+    }
     w->task.step = write_step;
     w->task.name = "pack write";
     bwi_task_start(w->ctx->loop, &w->task, parent);

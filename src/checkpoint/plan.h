@@ -109,9 +109,10 @@ struct bwi_strided {
     const int64_t *stride; /* bytes */
 };
 void bwi_scatter(const struct bwi_strided *d, uint64_t from, uint64_t n, const uint8_t *src);
-/* Fills one chunk: gathers all its pieces into `dst` (chunk->bytes), zeroes the gaps, and hashes each piece into
- * content.extents and places. */
-void bwi_plan_fill(struct bwi_plan *p, const struct bwi_chunk *c, uint8_t *dst);
+/* Fills one chunk: gathers all its pieces into `dst` (chunk->bytes) and zeroes the gaps. */
+void bwi_plan_fill(const struct bwi_plan *p, const struct bwi_chunk *c, uint8_t *dst);
+/* Hashes each piece of a chunk that was filled into content.extents and places. */
+void bwi_plan_hash(struct bwi_plan *p, const struct bwi_chunk *c, const uint8_t *bytes);
 
 /* Copies the part of a saved box that a wanted box needs (checkpoint/intersect.c). src holds bytes [src_from, src_from
  * + src_bytes) of the row-major image of the saved box (box_offset, box_extent); elements that are in it, and in the

@@ -161,6 +161,7 @@ static void a_chunk_has_zeros_between_its_pieces_and_each_piece_its_hash(void **
     uint8_t dst[17];
     memset(dst, 0xee, sizeof dst);
     bwi_plan_fill(&p, &c, dst);
+    bwi_plan_hash(&p, &c, dst);
     const uint8_t want[17] = {0, 0, 1, 2, 3, 0, 0, 0, 0, 6, 7, 8, 9, 0, 0, 0, 0xee};
     assert_memory_equal(dst, want, sizeof want);
     const struct bwi_xxh ha = bwi_xxh_of(bwi_span(a, 3)), hb = bwi_xxh_of(bwi_span(b + 2, 4));

@@ -48,6 +48,7 @@ static inline void write_pack(struct bwi_plan *p, size_t n, uint8_t *file) {
         uint8_t *buffer = malloc(c->bytes); /* to the byte: a sanitizer sees what is written beside it */
         memset(buffer, 0xdb, c->bytes);
         bwi_plan_fill(p, c, buffer);
+        bwi_plan_hash(p, c, buffer);
         memcpy(file + at, buffer, c->bytes);
         free(buffer);
         at += c->bytes;
