@@ -196,7 +196,12 @@ struct bw_options {
 /** Bytes of a checkpoint id as text, NUL included. */
 #define BW_ID_BYTES 64
 
-/** What a launch goes on from, and why. */
+/**
+ * What a launch goes on from, and why. All ranks go on from the same checkpoint; but `committed`
+ * and `reason` are what this rank saw when it opened. What was not committed then may be a
+ * moment later, so a rank that comes late finds 1 where an earlier one has 0. Decide nothing
+ * by them that all ranks must decide alike.
+ */
 struct bw_resumed {
     uint32_t from_checkpoint; /**< 1: load `id`; 0: start from nothing */
     uint32_t committed;       /**< 1: it was committed; 0: newer than that, held complete by the ranks */
@@ -210,6 +215,13 @@ struct bw_resumed {
 /**
  * Opens a run for one rank of a launch. Blocks until all ranks have arrived and rank 0 has
  * registered the attempt, or until `open_timeout_ms`.
+ *
+ * Where rank 0 cannot open, the others fail with its status and reason within seconds, once it
+ * has come as far as its inventory of the launch. Until then (a wrong option, a store that it
+ * does not reach, a local tier that it cannot read) it is as if it had not been started, and may
+ * be started again under the same launch id; the others wait for it until their own
+ * `open_timeout_ms`. Where another rank cannot open, rank 0 waits until its `open_timeout_ms`,
+ * and names it.
  *
  * @param options  borrowed for the call
  * @param ret_ck   set on success; close with bw_checkpointer_close
