@@ -83,19 +83,35 @@ static bool has_entry(struct log *l, uint32_t era, uint64_t n) {
     return bwi_bucket_get(l->bucket, bwi_key_entry("run", era, n).s, &data);
 }
 
-static void decide(struct participant *p, struct bwi_decide *d);
+static void open_one(struct log *l, struct participant *a) {
+    log_open(l);
+    participant_open(a, l, 1);
+}
+
+static void open_two(struct log *l, struct participant *a, struct participant *b) {
+    open_one(l, a);
+    participant_open(b, l, 2);
+}
+
+static void close_one(struct log *l, struct participant *a) {
+    participant_close(a);
+    log_close(l);
+}
+
+static void close_two(struct log *l, struct participant *a, struct participant *b) {
+    participant_close(b);
+    close_one(l, a);
+}
+
+static void decide_times(struct participant *p, uint64_t times);
 
 /* The decision that is made here over and over: to abort the current try of step 7. */
 static int next_abort(void *user, const struct bwi_actor *a, struct bwi_entry *ret, struct bw_error *err) {
     struct participant *p = user;
     const struct bwi_id id = {.step = 7, .attempt = 1, .nonce = 5, .tri = bwi_policy_try(a->head, 7)};
     const int rc = bwi_policy_abort(a, &id, p->reason, ret, err);
-    for (; p->sleeps > 0; p->sleeps--) {
-        struct bwi_decide d = {0};
-        decide(p->meanwhile, &d);
-        assert_ok(d.task.error.status, &d.task.error);
-        bwi_decide_fini(&d);
-    }
+    if (p->sleeps > 0) decide_times(p->meanwhile, p->sleeps);
+    p->sleeps = 0;
     return rc;
 }
 
@@ -110,6 +126,26 @@ static void decide_start(struct participant *p, struct bwi_decide *d) {
 static void decide(struct participant *p, struct bwi_decide *d) {
     decide_start(p, d);
     while (d->task.running) turn(p);
+}
+
+static void decide_well(struct participant *p, struct bwi_decide *d) {
+    decide(p, d);
+    assert_ok(d->task.error.status, &d->task.error);
+}
+
+/* So often, by one participant. */
+static void decide_times(struct participant *p, uint64_t times) {
+    for (uint64_t i = 0; i < times; i++) {
+        struct bwi_decide d = {0};
+        decide_well(p, &d);
+        bwi_decide_fini(&d);
+    }
+}
+
+/* The reader has listed, and sleeps before it reads. */
+static void read_until_get(struct participant *p, struct bwi_head_read *r) {
+    bwi_head_read_start(r, p->loop, NULL);
+    while (!r->get.busy) turn(p);
 }
 
 static void read_head(struct participant *p, struct bwi_head *ret) {
@@ -143,10 +179,8 @@ static void a_decision_is_the_next_entry(void **state) {
     struct participant a;
     struct bwi_decide d = {0};
     struct bwi_head head = {0};
-    log_open(&l);
-    participant_open(&a, &l, 1);
-    decide(&a, &d);
-    assert_ok(d.task.error.status, &d.task.error);
+    open_one(&l, &a);
+    decide_well(&a, &d);
     assert_true(d.created);
     assert_int_equal(d.head.entry.n, 2);
     assert_int_equal(d.rounds, 0);
@@ -156,8 +190,7 @@ static void a_decision_is_the_next_entry(void **state) {
     assert_chain(&a, 1, 2);
     bwi_head_fini(&head);
     bwi_decide_fini(&d);
-    participant_close(&a);
-    log_close(&l);
+    close_one(&l, &a);
 }
 
 static void whoever_is_late_starts_over_on_what_the_other_one_decided(void **state) {
@@ -165,21 +198,16 @@ static void whoever_is_late_starts_over_on_what_the_other_one_decided(void **sta
     struct log l;
     struct participant a, b;
     struct bwi_decide d = {0};
-    log_open(&l);
-    participant_open(&a, &l, 1);
-    participant_open(&b, &l, 2);
+    open_two(&l, &a, &b);
     a.meanwhile = &b;
     a.sleeps = 3;
-    decide(&a, &d);
-    assert_ok(d.task.error.status, &d.task.error);
+    decide_well(&a, &d);
     assert_int_equal(d.rounds, 1);
     assert_int_equal(d.head.entry.n, 5);
     assert_int_equal(d.head.entry.writer, 1);
     assert_chain(&a, 1, 5);
     bwi_decide_fini(&d);
-    participant_close(&a);
-    participant_close(&b);
-    log_close(&l);
+    close_two(&l, &a, &b);
 }
 
 /* n + 1 is trimmed when the log has come to n + 1 + KEPT: from then on its name is free again for a sleeper. */
@@ -189,21 +217,16 @@ static void a_sleeper_never_takes_a_name_that_was_trimmed_for_a_decision(void **
         struct log l;
         struct participant a, b;
         struct bwi_decide d = {0};
-        log_open(&l);
-        participant_open(&a, &l, 1);
-        participant_open(&b, &l, 2);
+        open_two(&l, &a, &b);
         a.meanwhile = &b;
         a.sleeps = sleeps;
-        decide(&a, &d);
-        assert_ok(d.task.error.status, &d.task.error);
+        decide_well(&a, &d);
         assert_int_equal(d.rounds, 1);
         assert_int_equal(d.head.entry.n, 1 + sleeps + 1);
         assert_int_equal(has_entry(&l, 1, 2), 1 + sleeps + 1 < 2 + KEPT);
         assert_chain(&a, 1 + sleeps + 1 - KEPT + 1, 1 + sleeps + 1);
         bwi_decide_fini(&d);
-        participant_close(&a);
-        participant_close(&b);
-        log_close(&l);
+        close_two(&l, &a, &b);
     }
 }
 
@@ -211,18 +234,13 @@ static void the_log_keeps_so_many_entries_and_goes_oldest_first(void **state) {
     (void)state;
     struct log l;
     struct participant a;
-    log_open(&l);
-    participant_open(&a, &l, 1);
+    open_one(&l, &a);
     for (uint64_t n = 2; n <= KEPT + 20; n++) {
-        struct bwi_decide d = {0};
-        decide(&a, &d);
-        assert_ok(d.task.error.status, &d.task.error);
-        bwi_decide_fini(&d);
+        decide_times(&a, 1);
         assert_int_equal(bwi_bucket_objects(l.bucket), n < KEPT ? n : KEPT);
         assert_true(has_entry(&l, 1, n < KEPT ? 1 : n - KEPT + 1));
     }
-    participant_close(&a);
-    log_close(&l);
+    close_one(&l, &a);
 }
 
 static void an_answer_that_is_lost_is_found_out(void **state) {
@@ -231,17 +249,14 @@ static void an_answer_that_is_lost_is_found_out(void **state) {
         struct log l;
         struct participant a;
         struct bwi_decide d = {0};
-        log_open(&l);
-        participant_open(&a, &l, 1);
+        open_one(&l, &a);
         for (int i = 0; i < 9; i++)
             bwi_bucket_fail_next(l.bucket, BWI_STORE_CREATE, "history/", BW_E_UNKNOWN, effect == 1);
-        decide(&a, &d);
-        assert_ok(d.task.error.status, &d.task.error);
+        decide_well(&a, &d);
         assert_int_equal(d.head.entry.n, 2);
         assert_chain(&a, 1, 2);
         bwi_decide_fini(&d);
-        participant_close(&a);
-        log_close(&l);
+        close_one(&l, &a);
     }
 }
 
@@ -252,8 +267,7 @@ static void no_answer_by_the_deadline_is_unknown_and_a_clear_refusal_is_not(void
     for (int i = 0; i < 3; i++) {
         struct log l;
         struct participant a;
-        log_open(&l);
-        participant_open(&a, &l, 1);
+        open_one(&l, &a);
         struct bwi_decide d = {.deadline_ns = l.env.now + 1};
         for (int k = 0; k < 30; k++) bwi_bucket_fail_next(l.bucket, BWI_STORE_CREATE, "history/", status[i], false);
         decide_start(&a, &d);
@@ -265,8 +279,7 @@ static void no_answer_by_the_deadline_is_unknown_and_a_clear_refusal_is_not(void
         assert_false(d.created);
         assert_false(has_entry(&l, 1, 2));
         bwi_decide_fini(&d);
-        participant_close(&a);
-        log_close(&l);
+        close_one(&l, &a);
     }
 }
 
@@ -276,8 +289,7 @@ static void without_a_listing_behind_it_a_decision_is_unknown(void **state) {
     for (int in_time = 0; in_time < 2; in_time++) {
         struct log l;
         struct participant a;
-        log_open(&l);
-        participant_open(&a, &l, 1);
+        open_one(&l, &a);
         bwi_bucket_model(l.bucket)->latency_ns = BWI_NS_PER_MS;
         struct bwi_decide d = {.deadline_ns = l.env.now + BWI_NS_PER_S};
         decide_start(&a, &d);
@@ -293,8 +305,7 @@ static void without_a_listing_behind_it_a_decision_is_unknown(void **state) {
         assert_int_equal(d.created, in_time);
         assert_true(has_entry(&l, 1, 2));
         bwi_decide_fini(&d);
-        participant_close(&a);
-        log_close(&l);
+        close_one(&l, &a);
     }
 }
 
@@ -303,8 +314,7 @@ static void a_refusal_after_a_lost_answer_is_no_clear_one(void **state) {
     (void)state;
     struct log l;
     struct participant a;
-    log_open(&l);
-    participant_open(&a, &l, 1);
+    open_one(&l, &a);
     struct bwi_decide d = {.deadline_ns = l.env.now + 1};
     for (int k = 0; k < 4; k++) bwi_bucket_fail_next(l.bucket, BWI_STORE_CREATE, "history/", BW_E_UNKNOWN, false);
     for (int k = 0; k < 9; k++) bwi_bucket_fail_next(l.bucket, BWI_STORE_CREATE, "history/", BW_E_NOSPACE, false);
@@ -315,8 +325,7 @@ static void a_refusal_after_a_lost_answer_is_no_clear_one(void **state) {
     }
     assert_int_equal(d.task.error.status, BW_E_UNKNOWN);
     bwi_decide_fini(&d);
-    participant_close(&a);
-    log_close(&l);
+    close_one(&l, &a);
 }
 
 static int next_nothing(void *user, const struct bwi_actor *a, struct bwi_entry *ret, struct bw_error *err) {
@@ -329,8 +338,7 @@ static void with_nothing_to_decide_the_log_is_synced(void **state) {
     (void)state;
     struct log l;
     struct participant a;
-    log_open(&l);
-    participant_open(&a, &l, 1);
+    open_one(&l, &a);
     for (int fails = 1; fails >= 0; fails--) {
         struct bwi_decide d = {.ctx = &a.ctx, .next = next_nothing, .deadline_ns = BWI_NEVER};
         if (fails) bwi_bucket_fail_next(l.bucket, BWI_STORE_SYNC, "history/", BW_E_IO, false);
@@ -341,8 +349,7 @@ static void with_nothing_to_decide_the_log_is_synced(void **state) {
         bwi_decide_fini(&d);
     }
     assert_int_equal(a.ctx.tier[BWI_TIER_REMOTE]->ops[BWI_STORE_SYNC], 2);
-    participant_close(&a);
-    log_close(&l);
+    close_one(&l, &a);
 }
 
 /* One decision of a process at a time: whoever stands behind one that hangs is let go all the same. */
@@ -350,8 +357,7 @@ static void in_line_a_deadline_and_a_cancel_count(void **state) {
     (void)state;
     struct log l;
     struct participant a;
-    log_open(&l);
-    participant_open(&a, &l, 1);
+    open_one(&l, &a);
     bwi_bucket_model(l.bucket)->latency_ns = 60 * BWI_NS_PER_S;
     struct bwi_decide d[3] = {
         {.deadline_ns = BWI_NEVER}, {.deadline_ns = l.env.now + BWI_NS_PER_S}, {.deadline_ns = BWI_NEVER}};
@@ -364,8 +370,7 @@ static void in_line_a_deadline_and_a_cancel_count(void **state) {
     while (d[0].task.running) turn(&a);
     assert_ok(d[0].task.error.status, &d[0].task.error);
     for (int i = 0; i < 3; i++) bwi_decide_fini(&d[i]);
-    participant_close(&a);
-    log_close(&l);
+    close_one(&l, &a);
 }
 
 /* It is not waited for like an answer that was lost. */
@@ -374,17 +379,14 @@ static void what_is_no_file_under_the_name_of_the_next_entry_is_left_to_the_head
     struct log l;
     struct participant a;
     struct bwi_decide d = {0};
-    log_open(&l);
-    participant_open(&a, &l, 1);
+    open_one(&l, &a);
     bwi_bucket_fail_next(l.bucket, BWI_STORE_CREATE, "history/", BW_E_IO, false);
     bwi_bucket_fail_next(l.bucket, BWI_STORE_GET, "0002.json", BW_E_CORRUPT, false);
-    decide(&a, &d);
-    assert_ok(d.task.error.status, &d.task.error);
+    decide_well(&a, &d);
     assert_int_equal(d.rounds, 1);
     assert_chain(&a, 1, 2);
     bwi_decide_fini(&d);
-    participant_close(&a);
-    log_close(&l);
+    close_one(&l, &a);
 }
 
 static void a_damaged_newest_entry_stops_whoever_would_write(void **state) {
@@ -393,8 +395,7 @@ static void a_damaged_newest_entry_stops_whoever_would_write(void **state) {
     struct participant a;
     struct bwi_decide d = {0};
     struct bwi_head head = {0};
-    log_open(&l);
-    participant_open(&a, &l, 1);
+    open_one(&l, &a);
     decide(&a, &d);
     bwi_decide_fini(&d);
     assert_true(bwi_bucket_put(l.bucket, bwi_key_entry("run", 1, 2).s, bwi_span_str("{}")));
@@ -409,8 +410,7 @@ static void a_damaged_newest_entry_stops_whoever_would_write(void **state) {
     assert_int_equal(head.entry.n, 1);
     bwi_head_fini(&head);
     bwi_decide_fini(&d);
-    participant_close(&a);
-    log_close(&l);
+    close_one(&l, &a);
 }
 
 /* A repair that was begun and has not ended: nobody goes on in that era, and it is told apart from damage. */
@@ -422,8 +422,7 @@ static void behind_the_end_of_an_era_nobody_goes_on(void **state) {
     struct bwi_head head = {0};
     struct bwi_buf bytes = {0};
     struct bwi_era_end end = {.run = "run", .era = 1, .n = 2};
-    log_open(&l);
-    participant_open(&a, &l, 1);
+    open_one(&l, &a);
     assert_ok(bwi_era_end_encode(&end, &bytes, NULL), NULL);
     assert_true(bwi_bucket_put(l.bucket, bwi_key_entry("run", 1, 2).s, bwi_buf_span(&bytes)));
     decide(&a, &d);
@@ -441,8 +440,7 @@ static void behind_the_end_of_an_era_nobody_goes_on(void **state) {
     bwi_head_fini(&head);
     bwi_decide_fini(&d);
     bwi_buf_fini(&bytes);
-    participant_close(&a);
-    log_close(&l);
+    close_one(&l, &a);
 }
 
 static void nobody_decides_in_an_archive(void **state) {
@@ -450,14 +448,12 @@ static void nobody_decides_in_an_archive(void **state) {
     struct log l;
     struct participant a;
     struct bwi_decide d = {0};
-    log_open(&l);
-    participant_open(&a, &l, 1);
+    open_one(&l, &a);
     a.ctx.store_id[BWI_TIER_REMOTE].b[3] = 9;
     decide(&a, &d);
     assert_fails(d.task.error.status, BW_E_FOREIGN, &d.task.error, "this store is an archive of run \"run\"");
     bwi_decide_fini(&d);
-    participant_close(&a);
-    log_close(&l);
+    close_one(&l, &a);
 }
 
 /* ---- reading the head ---- */
@@ -471,19 +467,12 @@ static void a_reader_does_not_believe_a_stray(void **state) {
         struct bwi_head head = {0};
         struct bwi_span first = BWI_SPAN_NONE;
         struct bwi_buf stray = {0};
-        log_open(&l);
-        participant_open(&a, &l, 1);
-        participant_open(&b, &l, 2);
+        open_two(&l, &a, &b);
         assert_true(bwi_bucket_get(l.bucket, bwi_key_entry("run", 1, 1).s, &first));
         bwi_buf_put(&stray, first.ptr, first.len);
         struct bwi_head_read r = {.ctx = &a.ctx, .head = &head};
-        bwi_head_read_start(&r, a.loop, NULL);
-        while (!r.get.busy) turn(&a);
-        for (uint64_t i = 0; i < n; i++) {
-            struct bwi_decide d = {0};
-            decide(&b, &d);
-            bwi_decide_fini(&d);
-        }
+        read_until_get(&a, &r);
+        decide_times(&b, n);
         assert_int_equal(has_entry(&l, 1, 1), n < KEPT);
         if (n >= KEPT) assert_true(bwi_bucket_put(l.bucket, bwi_key_entry("run", 1, 1).s, bwi_buf_span(&stray)));
         while (r.task.running) turn(&a);
@@ -491,9 +480,7 @@ static void a_reader_does_not_believe_a_stray(void **state) {
         assert_int_equal(head.entry.n, n < KEPT ? 1 : n + 1);
         bwi_buf_fini(&stray);
         bwi_head_fini(&head);
-        participant_close(&a);
-        participant_close(&b);
-        log_close(&l);
+        close_two(&l, &a, &b);
     }
 }
 
@@ -502,24 +489,15 @@ static void an_entry_trimmed_before_it_was_read_is_looked_for_again(void **state
     struct log l;
     struct participant a, b;
     struct bwi_head head = {0};
-    log_open(&l);
-    participant_open(&a, &l, 1);
-    participant_open(&b, &l, 2);
+    open_two(&l, &a, &b);
     struct bwi_head_read r = {.ctx = &a.ctx, .head = &head};
-    bwi_head_read_start(&r, a.loop, NULL);
-    while (!r.get.busy) turn(&a);
-    for (uint64_t i = 0; i < KEPT; i++) {
-        struct bwi_decide d = {0};
-        decide(&b, &d);
-        bwi_decide_fini(&d);
-    }
+    read_until_get(&a, &r);
+    decide_times(&b, KEPT);
     while (r.task.running) turn(&a);
     assert_ok(r.task.error.status, &r.task.error);
     assert_int_equal(head.entry.n, KEPT + 1);
     bwi_head_fini(&head);
-    participant_close(&a);
-    participant_close(&b);
-    log_close(&l);
+    close_two(&l, &a, &b);
 }
 
 static void when_no_entry_is_sound_the_newest_is_told(void **state) {
@@ -527,8 +505,7 @@ static void when_no_entry_is_sound_the_newest_is_told(void **state) {
     struct log l;
     struct participant a;
     struct bwi_head head = {0};
-    log_open(&l);
-    participant_open(&a, &l, 1);
+    open_one(&l, &a);
     for (uint64_t n = 1; n <= 3; n++)
         assert_true(bwi_bucket_put(l.bucket, bwi_key_entry("run", 1, n).s, bwi_span_str("{}")));
     struct bwi_head_read r = {.ctx = &a.ctx, .head = &head};
@@ -537,8 +514,7 @@ static void when_no_entry_is_sound_the_newest_is_told(void **state) {
     assert_fails(r.task.error.status, BW_E_CORRUPT, &r.task.error, "no entry is sound: 000001.00000000000000000003");
     assert_false(head.found);
     bwi_head_fini(&head);
-    participant_close(&a);
-    log_close(&l);
+    close_one(&l, &a);
 }
 
 static void who_is_woken_before_its_time_tries_no_sooner(void **state) {
@@ -546,8 +522,7 @@ static void who_is_woken_before_its_time_tries_no_sooner(void **state) {
     struct log l;
     struct participant a;
     struct bwi_decide d = {0};
-    log_open(&l);
-    participant_open(&a, &l, 1);
+    open_one(&l, &a);
     const uint64_t *creates = &a.ctx.tier[BWI_TIER_REMOTE]->ops[BWI_STORE_CREATE];
     for (int k = 0; k < 6; k++) bwi_bucket_fail_next(l.bucket, BWI_STORE_CREATE, "history/", BW_E_UNKNOWN, false);
     decide_start(&a, &d);
@@ -563,8 +538,7 @@ static void who_is_woken_before_its_time_tries_no_sooner(void **state) {
     assert_ok(d.task.error.status, &d.task.error);
     assert_true(d.created && *creates > tried && l.env.now >= due);
     bwi_decide_fini(&d);
-    participant_close(&a);
-    log_close(&l);
+    close_one(&l, &a);
 }
 
 static void every_allocation_may_fail(void **state) {
@@ -574,8 +548,7 @@ static void every_allocation_may_fail(void **state) {
         struct log l;
         struct participant a;
         struct bwi_decide d = {0};
-        log_open(&l);
-        participant_open(&a, &l, 1);
+        open_one(&l, &a);
         (void)bwi_alloc_fail_at(n);
         decide(&a, &d);
         whole = bwi_alloc_fail_at(0) < n;
@@ -584,11 +557,9 @@ static void every_allocation_may_fail(void **state) {
         if (d.task.error.status != 0) assert_false(d.created);
         bwi_decide_fini(&d);
         d = (struct bwi_decide){0};
-        decide(&a, &d);
-        assert_ok(d.task.error.status, &d.task.error);
+        decide_well(&a, &d);
         bwi_decide_fini(&d);
-        participant_close(&a);
-        log_close(&l);
+        close_one(&l, &a);
     }
 }
 
