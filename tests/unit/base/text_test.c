@@ -196,12 +196,19 @@ static void sizes_are_written_for_people(void **state) {
     }
 }
 
-static void assert_line(const char *text, size_t buf_bytes, const char *line) {
+typedef void cut_fn(char *buf, size_t buf_bytes, const char *text);
+
+/* And nothing behind the buffer is touched. */
+static void assert_cut(cut_fn *cut, const char *text, size_t buf_bytes, const char *expected) {
     char buf[64];
     memset(buf, 'x', sizeof buf);
-    bwi_text_line(buf, buf_bytes, text);
-    assert_string_equal(buf, line);
+    cut(buf, buf_bytes, text);
+    assert_string_equal(buf, expected);
     assert_int_equal(buf[buf_bytes], 'x');
+}
+
+static void assert_line(const char *text, size_t buf_bytes, const char *line) {
+    assert_cut(bwi_text_line, text, buf_bytes, line);
 }
 
 static void a_line_has_nothing_in_it_that_starts_or_reorders_one(void **state) {
@@ -232,11 +239,7 @@ static void a_line_that_is_too_long_is_cut_between_characters(void **state) {
 }
 
 static void assert_words(const char *text, size_t buf_bytes, const char *words) {
-    char buf[40];
-    memset(buf, 'x', sizeof buf);
-    bwi_text_words(buf, buf_bytes, text);
-    assert_string_equal(buf, words);
-    assert_int_equal(buf[buf_bytes], 'x');
+    assert_cut(bwi_text_words, text, buf_bytes, words);
 }
 
 static void a_sentence_that_is_too_long_ends_with_a_whole_word_and_says_so(void **state) {

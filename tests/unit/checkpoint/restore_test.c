@@ -6,6 +6,20 @@
 #include "checkpoint/restore_private.h"
 #include "reader.h"
 
+/* The small fixture of `groups` ranks, saved and committed, and a reader of it. */
+static void open_small(struct world *w, struct fixture *f, struct reader *x, uint64_t seed, uint32_t groups) {
+    world_open(w, seed, 256 * KIB);
+    fixture_small(f, w, groups);
+    fixture_save(f);
+    const struct bwi_restore_target t = reader_target(f, true);
+    reader_open(x, f, &t);
+}
+
+static void close_both(struct world *w, struct reader *x) {
+    reader_close(x);
+    world_close(w);
+}
+
 /* ---- questions ---- */
 
 static void names_shapes_boxes_blobs_and_metadata_are_told(void **state) {
@@ -14,11 +28,7 @@ static void names_shapes_boxes_blobs_and_metadata_are_told(void **state) {
     struct fixture f;
     struct reader x;
     struct bw_error err = BW_ERROR_INIT;
-    world_open(&w, 5, 256 * KIB);
-    fixture_small(&f, &w, 3);
-    fixture_save(&f);
-    const struct bwi_restore_target t = reader_target(&f, true);
-    reader_open(&x, &f, &t);
+    open_small(&w, &f, &x, 5, 3);
     struct bw_checkpoint_info info;
     assert_fails(bwi_restore_get_info(x.r, &info, &err), BW_E_STATE, &err, "has not been read yet");
     assert_ok(reader_ask(&x, BWI_RESTORE_MANIFEST, NULL, 0), &x.error);
@@ -77,8 +87,7 @@ static void names_shapes_boxes_blobs_and_metadata_are_told(void **state) {
     assert_string_equal(json, "{\"lr\":0.5}");
     assert_int_equal(reader_ask(&x, BWI_RESTORE_RANK, NULL, 3), BW_E_NOTFOUND);
     assert_non_null(strstr(x.error.message, "no rank 3, it was saved by 3 ranks"));
-    reader_close(&x);
-    world_close(&w);
+    close_both(&w, &x);
 }
 
 static void an_index_of_many_blocks_is_read_by_name_and_in_order(void **state) {
@@ -103,8 +112,7 @@ static void an_index_of_many_blocks_is_read_by_name_and_in_order(void **state) {
         assert_string_equal(ti.name, f.tensors[i].name);
     }
     assert_ok(reader_all(&x), &x.error);
-    reader_close(&x);
-    world_close(&w);
+    close_both(&w, &x);
 }
 
 static void blobs_come_back_and_tell_their_length(void **state) {
@@ -113,11 +121,7 @@ static void blobs_come_back_and_tell_their_length(void **state) {
     struct fixture f;
     struct reader x;
     uint8_t buf[5000];
-    world_open(&w, 1, 256 * KIB);
-    fixture_small(&f, &w, 2);
-    fixture_save(&f);
-    const struct bwi_restore_target t = reader_target(&f, true);
-    reader_open(&x, &f, &t);
+    open_small(&w, &f, &x, 1, 2);
     assert_int_equal(reader_blob(&x, 1, "rng", NULL, 0), BW_E_LIMIT);
     assert_int_equal(x.got_bytes, 5000);
     assert_int_equal(reader_blob(&x, 1, "rng", buf, 4999), BW_E_LIMIT);
@@ -131,8 +135,7 @@ static void blobs_come_back_and_tell_their_length(void **state) {
     assert_int_equal(reader_blob(&x, 2, "rng", buf, sizeof buf), BW_E_NOTFOUND);
     assert_int_equal(reader_blob(&x, 0, NULL, buf, sizeof buf), BW_E_INVALID);
     assert_int_equal(reader_blob(&x, 0, "rng", NULL, 5000), BW_E_INVALID);
-    reader_close(&x);
-    world_close(&w);
+    close_both(&w, &x);
 }
 
 static void what_is_expected_is_compared_strictly(void **state) {
@@ -140,11 +143,7 @@ static void what_is_expected_is_compared_strictly(void **state) {
     struct world w;
     struct fixture f;
     struct reader x;
-    world_open(&w, 1, 256 * KIB);
-    fixture_small(&f, &w, 2);
-    fixture_save(&f);
-    const struct bwi_restore_target t = reader_target(&f, true);
-    reader_open(&x, &f, &t);
+    open_small(&w, &f, &x, 1, 2);
     const uint64_t a[] = {24, 300}, b[] = {1000}, c[] = {1001};
     struct bw_expected e[] = {
         {"s", BW_F64, 0, NULL}, {"a", BW_F32, 2, a}, {"b", BW_I16, 1, b}, {"a.tied", BW_F32, 2, a}};
@@ -185,8 +184,7 @@ static void what_is_expected_is_compared_strictly(void **state) {
     err = (struct bw_error)BW_ERROR_INIT;
     assert_fails(bwi_restore_compare(x.r, e, 2, 6, &err), BW_E_INVALID, &err, "unknown flags 0x6");
     assert_fails(reader_ask(&x, BWI_RESTORE_TENSOR, NULL, 0), BW_E_INVALID, &x.error, "tensor: name is NULL");
-    reader_close(&x);
-    world_close(&w);
+    close_both(&w, &x);
 }
 
 /* ---- slices ---- */
@@ -203,11 +201,7 @@ static void slices_are_checked_before_anything_is_read(void **state) {
     struct fixture f;
     struct reader x;
     struct piece p;
-    world_open(&w, 1, 256 * KIB);
-    fixture_small(&f, &w, 2);
-    fixture_save(&f);
-    const struct bwi_restore_target t = reader_target(&f, true);
-    reader_open(&x, &f, &t);
+    open_small(&w, &f, &x, 1, 2);
     piece_make(&p, &f, 0, (uint64_t[]){0, 0}, (uint64_t[]){24, 300});
     struct bw_slice s = p.slice;
     s.struct_size = 8;
@@ -266,8 +260,7 @@ static void slices_are_checked_before_anything_is_read(void **state) {
     assert_ok(reader_read(&x, NULL, 0), &x.error);
     assert_int_equal(reader_read(&x, NULL, 1), BW_E_INVALID);
     bwi_free(p.memory);
-    reader_close(&x);
-    world_close(&w);
+    close_both(&w, &x);
 }
 
 static void an_extent_that_several_slices_need_is_read_once(void **state) {
@@ -277,11 +270,7 @@ static void an_extent_that_several_slices_need_is_read_once(void **state) {
     struct reader x;
     struct piece p[6];
     struct bw_slice s[6];
-    world_open(&w, 1, 256 * KIB);
-    fixture_small(&f, &w, 1);
-    fixture_save(&f);
-    const struct bwi_restore_target t = reader_target(&f, true);
-    reader_open(&x, &f, &t);
+    open_small(&w, &f, &x, 1, 1);
     for (size_t i = 0; i < 6; i++) { /* columns, of the tensor and of its other name: each needs every extent */
         piece_make(&p[i], &f, i % 2 == 0 ? 0 : 3, (uint64_t[]){0, 50 * i}, (uint64_t[]){24, 50});
         s[i] = p[i].slice;
@@ -293,8 +282,7 @@ static void an_extent_that_several_slices_need_is_read_once(void **state) {
     }
     assert_int_equal(bwi_restore_get_stats(x.r)->local_bytes, 28800);
     assert_int_equal(bwi_restore_get_stats(x.r)->verified_bytes, 28800);
-    reader_close(&x);
-    world_close(&w);
+    close_both(&w, &x);
 }
 
 static void the_arena_is_the_bound_whatever_is_read(void **state) {
@@ -337,11 +325,7 @@ static void a_slice_larger_than_an_address_space_is_refused(void **state) {
     struct fixture f;
     struct reader x;
     struct piece p;
-    world_open(&w, 1, 256 * KIB);
-    fixture_small(&f, &w, 2);
-    fixture_save(&f);
-    const struct bwi_restore_target t = reader_target(&f, true);
-    reader_open(&x, &f, &t);
+    open_small(&w, &f, &x, 1, 2);
     assert_ok(reader_ask(&x, BWI_RESTORE_TENSOR, "a", 0), &x.error);
     piece_make(&p, &f, 0, (uint64_t[]){0, 0}, (uint64_t[]){24, 300});
     uint64_t *shape = (uint64_t *)(uintptr_t)bwi_restore_find_tensor(x.r, bwi_span_str("a"))->shape;
@@ -351,8 +335,7 @@ static void a_slice_larger_than_an_address_space_is_refused(void **state) {
     expect_slice(&x, &p.slice, 1, BW_E_INVALID,
                  "slice of tensor \"a\": 9223372036854775808 bytes do not fit the address space");
     bwi_free(p.memory);
-    reader_close(&x);
-    world_close(&w);
+    close_both(&w, &x);
 }
 
 /* ---- placements ---- */
@@ -473,8 +456,7 @@ static void an_uncommitted_checkpoint_is_read_from_wherever_its_groups_are(void 
     assert_ok(reader_ask(&x, BWI_RESTORE_BLOBS, NULL, 0), &x.error);
     assert_ok(reader_blob(&x, 1, "rng", buf, sizeof buf), &x.error);
     assert_int_equal(w.ctx.tier[1]->ops[BWI_STORE_LIST], 0);
-    reader_close(&x);
-    world_close(&w);
+    close_both(&w, &x);
 }
 
 static void groups_that_are_nowhere_yet_are_waited_for(void **state) {
@@ -512,8 +494,7 @@ static void groups_that_are_nowhere_yet_are_waited_for(void **state) {
     assert_true(saved);
     assert_true(w.env.now < start + 20 * BWI_NS_PER_S);
     assert_ok(reader_all(&x), &x.error);
-    reader_close(&x);
-    world_close(&w);
+    close_both(&w, &x);
 }
 
 static void waiting_ends_with_the_name_of_a_group(void **state) {
@@ -536,8 +517,7 @@ static void waiting_ends_with_the_name_of_a_group(void **state) {
     fixture_save_group(&f, 1, BWI_TIER_LOCAL);
     fixture_save_group(&f, 2, BWI_TIER_LOCAL);
     assert_ok(reader_all(&x), &x.error); /* the next call waits anew */
-    reader_close(&x);
-    world_close(&w);
+    close_both(&w, &x);
 }
 
 static void an_uncommitted_checkpoint_with_a_gap_or_of_another_world_is_refused(void **state) {
@@ -579,11 +559,7 @@ static void a_call_without_progress_ends_once_nothing_is_in_flight(void **state)
     struct world w;
     struct fixture f;
     struct reader x;
-    world_open(&w, 0, 256 * KIB);
-    fixture_small(&f, &w, 2);
-    fixture_save(&f);
-    const struct bwi_restore_target t = reader_target(&f, true);
-    reader_open(&x, &f, &t);
+    open_small(&w, &f, &x, 0, 2);
     bwi_bucket_model(w.bucket[1])->latency_ns = 200 * BWI_NS_PER_S;
     const uint64_t start = w.env.now;
     assert_int_equal(reader_ask(&x, BWI_RESTORE_MANIFEST, NULL, 0), BW_E_TIMEOUT);
@@ -591,8 +567,7 @@ static void a_call_without_progress_ends_once_nothing_is_in_flight(void **state)
     assert_int_equal(w.env.now - start, 200 * BWI_NS_PER_S);        /* the read owns its buffer until then */
     bwi_bucket_model(w.bucket[1])->latency_ns = 100 * BWI_NS_PER_S; /* slow, but it gets on */
     assert_ok(reader_all(&x), &x.error);
-    reader_close(&x);
-    world_close(&w);
+    close_both(&w, &x);
 }
 
 static void a_call_can_be_cancelled_at_any_turn(void **state) {

@@ -2,7 +2,7 @@
 /* The kernel's table: files and names. */
 #include "os/os.h"
 #include "os/thread.h"
-#include "test.h"
+#include "scratch.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -23,16 +23,12 @@ static int dir;
 
 static int setup(void **state) {
     (void)state;
-    os = bwi_os_system();
-    dir_path = test_mkdir();
-    dir = os->open_root(os, dir_path, false);
-    return dir < 0;
+    return scratch_open(&os, &dir_path, &dir);
 }
 
 static int teardown(void **state) {
     (void)state;
-    (void)os->close(os, dir);
-    test_rmdir(dir_path);
+    scratch_close(os, dir_path, dir);
     return 0;
 }
 

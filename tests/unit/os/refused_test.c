@@ -5,7 +5,7 @@
 #include "os/os.h"
 #include "os/probe.h"
 #include "os/system.h"
-#include "test.h"
+#include "scratch.h"
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -78,16 +78,12 @@ static unsigned open_files(void) {
 
 static int setup(void **state) {
     (void)state;
-    os = bwi_os_system();
-    dir_path = test_mkdir();
-    dir = os->open_root(os, dir_path, false);
-    return dir < 0;
+    return scratch_open(&os, &dir_path, &dir);
 }
 
 static int teardown(void **state) {
     (void)state;
-    (void)os->close(os, dir);
-    test_rmdir(dir_path);
+    scratch_close(os, dir_path, dir);
     return bwi_alloc_live() != 0;
 }
 
