@@ -134,6 +134,11 @@ static int check_canonical(const json_t *v, struct bwi_span in, const char *what
     return bwi_error_set(err, BW_E_FORMAT, "%s: not canonical from byte %zu on", what, c.at);
 }
 
+/* Not all of it can be told. The parser does not look whether its buffer for one token could grow (lex_save in load.c
+ * of jansson 2.14), so a token of 16 bytes or more for which there was no memory loses bytes. Then it calls the syntax
+ * wrong; or the value comes out shorter, which the comparison behind it finds; or the closing quote is missing and it
+ * reads on behind its buffer; or an assertion of its own ends the process. What that can do to a store says
+ * doc/reliability.md. */
 bool bwi_json_no_memory(const json_error_t *why) {
     return why->text[0] == '\0' || json_error_code(why) == json_error_out_of_memory; /* without a text it has no code */
 }
