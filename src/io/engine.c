@@ -32,6 +32,10 @@ struct bwi_io {
     char why_not[160];              /* there is no ring */
 };
 
+static void say_why_not(struct bwi_io *io, const char *what, int rc) {
+    bwi_format(io->why_not, sizeof io->why_not, "%s: %s", what, strerrordesc_np(-rc));
+}
+
 /* --- transfers through the ring ------------------------------------------------------------------------------ */
 
 /* What is there of a transfer: its result counts the bytes that were moved as long as it is in flight. */
@@ -52,6 +56,11 @@ static void queue_part(struct bwi_io *io, struct bwi_io_req *req) {
     bwi_ring_queue(io->ring, &op);
 }
 
+/* Whether transfers go to a ring. One that breaks is not mended: the threads do it all from then on. */
+static bool has_ring(const struct bwi_io *io) {
+    return io->ring && bwi_ring_broken(io->ring) == 0;
+}
+
 static void append(struct bwi_io *io, struct bwi_io_req *req) {
     req->next = NULL;
     if (io->tail)
@@ -68,13 +77,19 @@ static unsigned deliver(struct bwi_io *io, struct bwi_io_req *req) {
     return 1;
 }
 
+static struct bwi_io_req *next_in_line(struct bwi_io *io) {
+    struct bwi_io_req *req = io->head;
+    io->head = req->next;
+    if (!io->head) io->tail = NULL;
+    return req;
+}
+
 /* What is next in line goes to the ring, as far as there is room; what may not go is delivered. */
 static unsigned fill_ring(struct bwi_io *io) {
     unsigned delivered = 0;
+    while (io->head && !has_ring(io)) bwi_pool_submit(io->pool, next_in_line(io));
     while (io->head && bwi_ring_has_room(io->ring)) {
-        struct bwi_io_req *req = io->head;
-        io->head = req->next;
-        if (!io->head) io->tail = NULL;
+        struct bwi_io_req *req = next_in_line(io);
         req->result = req->bytes > INT64_MAX ? -EINVAL : io->os->admit(io->os, bwi_io_call_of(req->kind));
         if (req->result < 0)
             delivered += deliver(io, req);
@@ -102,18 +117,25 @@ static bool has_ended(struct bwi_io_req *req, int32_t result) {
     return (size_t)req->result == req->bytes;
 }
 
-/* The ring has room for the rest: the part that has ended has left it. */
+/* What the ring could not do, a thread does, from the beginning: the kernel had no thread to give it to (a limit of
+ * processes, RLIMIT_NPROC or of a container, counts the kernel's as well), or takes nothing any more. The ring has room
+ * for the rest of a transfer: the part that has ended has left it. */
+static unsigned go_on(struct bwi_io *io, struct bwi_io_req *req, int32_t result) {
+    const bool undone = result == -EAGAIN || result == -ECANCELED;
+    if (!undone && has_ended(req, result)) return deliver(io, req);
+    if (undone || !has_ring(io))
+        bwi_pool_submit(io->pool, req);
+    else
+        queue_part(io, req);
+    return 0;
+}
+
 static unsigned reap_ring(struct bwi_io *io, uint64_t deadline_ns, bool *ret_woken) {
     struct bwi_ring_done done[TAKE_MAX];
     unsigned delivered = fill_ring(io);
     const unsigned n = bwi_ring_reap(io->ring, done, TAKE_MAX, delivered > 0 ? 0 : deadline_ns, ret_woken);
-    for (unsigned i = 0; i < n; i++) {
-        struct bwi_io_req *req = done[i].user;
-        if (has_ended(req, done[i].result))
-            delivered += deliver(io, req);
-        else
-            queue_part(io, req);
-    }
+    if (!has_ring(io)) say_why_not(io, "the io_uring has stopped", bwi_ring_broken(io->ring));
+    for (unsigned i = 0; i < n; i++) delivered += go_on(io, done[i].user, done[i].result);
     return delivered;
 }
 
@@ -155,7 +177,7 @@ unsigned bwi_io_reap(struct bwi_io *io, uint64_t deadline_ns) {
 
 void bwi_io_submit(struct bwi_io *io, struct bwi_io_req *req) {
     io->in_flight++;
-    if (io->ring && req->kind != BWI_IO_CALL)
+    if (has_ring(io) && req->kind != BWI_IO_CALL)
         append(io, req);
     else
         bwi_pool_submit(io->pool, req);
@@ -189,7 +211,7 @@ static int open_ring(struct bwi_io *io, const struct bwi_io_options *o) {
     if (rc == 0) return 0;
     if (io->wake_fd >= 0) bwi_eventfd_close(io->wake_fd);
     io->wake_fd = -1;
-    bwi_format(io->why_not, sizeof io->why_not, "no io_uring: %s", strerrordesc_np(-rc));
+    say_why_not(io, "no io_uring", rc);
     return rc;
 }
 
@@ -243,7 +265,7 @@ unsigned bwi_io_in_flight(const struct bwi_io *io) {
 }
 
 const char *bwi_io_backend(const struct bwi_io *io) {
-    return io->ring ? "io_uring" : "threads";
+    return has_ring(io) ? "io_uring" : "threads";
 }
 
 const char *bwi_io_why_not(const struct bwi_io *io) {

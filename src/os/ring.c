@@ -32,20 +32,27 @@ struct bwi_ring {
     struct io_uring uring;
     int wake_fd;
     unsigned depth, in_flight;
+    unsigned place_mask;        /* a place's number in the queue of those to hand over */
+    int broken;                 /* why the kernel takes nothing any more; 0: it does */
     bool watching;              /* the poll is queued or in the kernel */
     uintptr_t fixed, fixed_end; /* registered memory, in parts of BWI_RING_BYTES_MAX */
 };
 
 /* Completions are handled on the thread that reaps in any case: no interrupt of it is needed. Kernels before 5.19 do
- * not know that, and those before 5.18 not the other one. */
-static int init(unsigned depth, struct io_uring *ret) {
+ * not know that, and those before 5.18 not the other one. Those before 5.6 open a ring that refuses every read and
+ * write of one buffer, which came together with the feature that is looked for. */
+static int init(struct bwi_ring *r, unsigned places) {
     static const unsigned flags[] = {IORING_SETUP_COOP_TASKRUN | IORING_SETUP_SUBMIT_ALL, 0};
+    struct io_uring_params p = {0};
     int rc = -EINVAL;
     for (size_t i = 0; i < sizeof flags / sizeof *flags && rc == -EINVAL; i++) {
-        struct io_uring_params p = {.flags = flags[i]};
-        rc = io_uring_queue_init_params(depth, ret, &p);
+        p = (struct io_uring_params){.flags = flags[i]};
+        rc = io_uring_queue_init_params(places, &r->uring, &p);
     }
-    return rc;
+    r->place_mask = p.sq_entries - 1;
+    if (rc < 0 || (p.features & IORING_FEAT_RW_CUR_POS)) return rc;
+    io_uring_queue_exit(&r->uring);
+    return -ENOSYS;
 }
 
 /* A ring's descriptor is none of the standard streams' either: its memory is mapped, so it may move. */
@@ -61,7 +68,7 @@ int bwi_ring_open(unsigned depth, int wake_fd, struct bwi_ring **ret) {
     if (r == NULL) return -ENOMEM;
     r->depth = depth;
     r->wake_fd = wake_fd;
-    int rc = init(depth + 1, &r->uring); /* and the poll */
+    int rc = init(r, depth + 1); /* and the poll */
     IS_MAPPED();
     if (rc == 0) rc = move_above_streams(&r->uring);
     if (rc < 0) {
@@ -177,29 +184,67 @@ static unsigned take(struct bwi_ring *r, struct bwi_ring_done *ret, unsigned max
     return n;
 }
 
-/* Until one is there. Returns early now and then. */
-static void wait_for_one(struct bwi_ring *r, uint64_t deadline_ns, uint64_t now_ns) {
-    struct io_uring_cqe *c;
-    if (deadline_ns == BWI_NEVER) {
-        (void)io_uring_submit_and_wait(&r->uring, 1);
-        return;
+/* A lack of memory, or of room for results, passes. What else the kernel refuses it refuses for good: a filter of
+ * system calls that came later does not go away. */
+static void note(struct bwi_ring *r, int rc) {
+    const bool passes = rc >= 0 || rc == -EAGAIN || rc == -EBUSY || rc == -EINTR || rc == -ETIME || rc == -ENOMEM;
+    if (!passes) r->broken = rc;
+}
+
+/* What the kernel of a broken ring has not taken. */
+static unsigned take_back(struct bwi_ring *r, struct bwi_ring_done *ret, unsigned max) {
+    const unsigned left = io_uring_sq_ready(&r->uring), first = r->uring.sq.sqe_tail - left;
+    unsigned n = 0;
+    for (unsigned i = 0; i < left && n < max; i++) {
+        struct io_uring_sqe *e = &r->uring.sq.sqes[(first + i) & r->place_mask];
+        void *const user = (void *)(uintptr_t)e->user_data;
+        if (user == NULL) continue; /* the poll, or taken back before */
+        ret[n++] = (struct bwi_ring_done){user, -ECANCELED};
+        e->user_data = 0;
+        r->in_flight--;
     }
+    return n;
+}
+
+/* The eventfd alone tells that the pool has something. What the kernel still carries out it ends without telling. */
+static void wait_beside(struct bwi_ring *r, uint64_t left_ns, bool *ret_woken) {
+    if (r->in_flight > 0) left_ns = bwi_min_u64(left_ns, BWI_NS_PER_MS);
+    if (!bwi_eventfd_wait(r->wake_fd, left_ns)) return;
+    *ret_woken = true;
+    bwi_eventfd_drain(r->wake_fd);
+}
+
+/* Until one is there. Returns early now and then. */
+static void wait_for_one(struct bwi_ring *r, uint64_t deadline_ns, uint64_t now_ns, bool *ret_woken) {
+    struct io_uring_cqe *c;
     const uint64_t left = deadline_ns - now_ns;
     struct __kernel_timespec t = {.tv_sec = (int64_t)(left / BWI_NS_PER_S),
                                   .tv_nsec = (long long)(left % BWI_NS_PER_S)};
-    (void)io_uring_submit_and_wait_timeout(&r->uring, &c, 1, &t, NULL);
+    if (r->broken < 0)
+        wait_beside(r, left, ret_woken);
+    else if (deadline_ns == BWI_NEVER)
+        note(r, io_uring_submit_and_wait(&r->uring, 1));
+    else
+        note(r, io_uring_submit_and_wait_timeout(&r->uring, &c, 1, &t, NULL));
 }
 
 unsigned bwi_ring_reap(struct bwi_ring *r, struct bwi_ring_done *ret, unsigned max, uint64_t deadline_ns,
                        bool *ret_woken) {
     struct bwi_env *env = bwi_env_system();
     *ret_woken = false;
-    watch(r);
-    (void)io_uring_submit(&r->uring);
+    if (r->broken == 0) {
+        watch(r);
+        note(r, io_uring_submit(&r->uring));
+    }
     for (;;) {
-        const unsigned n = take(r, ret, max, ret_woken);
+        unsigned n = take(r, ret, max, ret_woken);
+        if (r->broken < 0) n += take_back(r, ret + n, max - n);
         const uint64_t now_ns = env->now_ns(env);
         if (n > 0 || *ret_woken || deadline_ns <= now_ns) return n;
-        wait_for_one(r, deadline_ns, now_ns);
+        wait_for_one(r, deadline_ns, now_ns, ret_woken);
     }
+}
+
+int bwi_ring_broken(const struct bwi_ring *r) {
+    return r->broken;
 }

@@ -27,7 +27,9 @@ struct bwi_ring_op {
 
 struct bwi_ring_done {
     void *user;
-    int32_t result; /* bytes moved, fewer than asked for at any place the kernel likes; or a negative errno */
+    /* Bytes moved, fewer than asked for at any place the kernel likes; or a negative errno. -EAGAIN and -ECANCELED say
+     * that the kernel could not carry it out in this way, mostly for want of a thread, and nothing of the file. */
+    int32_t result;
 };
 
 /* `depth` operations may be in flight. `wake_fd`: an eventfd; whoever signals it ends a reap that waits. It stays the
@@ -35,6 +37,11 @@ struct bwi_ring_done {
  * be locked. */
 int bwi_ring_open(unsigned depth, int wake_fd, struct bwi_ring **ret);
 void bwi_ring_close(struct bwi_ring *r); /* nothing may be in flight; NULL allowed */
+
+/* 0, or a negative errno: a reap has heard that the kernel takes nothing any more. Nothing is to be queued then. A reap
+ * still waits for the eventfd, and gives back what the kernel had taken when that is done, and the rest as
+ * -ECANCELED. */
+int bwi_ring_broken(const struct bwi_ring *r);
 
 /* Tells the kernel of memory that many operations will use, so that it need not look at the pages each time. A negative
  * errno where it may not be locked: all works without it. Once. */

@@ -5,6 +5,7 @@
 #include "base/text.h"
 #include "os/system.h"
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -111,6 +112,13 @@ void bwi_eventfd_signal(int fd) {
 void bwi_eventfd_drain(int fd) {
     uint64_t count;
     while (read(fd, &count, sizeof count) < 0 && errno == EINTR) continue;
+}
+
+bool bwi_eventfd_wait(int fd, uint64_t timeout_ns) {
+    const struct timespec t = {.tv_sec = (time_t)(timeout_ns / BWI_NS_PER_S),
+                               .tv_nsec = (long)(timeout_ns % BWI_NS_PER_S)};
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    return ppoll(&p, 1, &t, NULL) > 0;
 }
 
 void bwi_eventfd_close(int fd) {

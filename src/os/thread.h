@@ -39,6 +39,7 @@ bool bwi_cond_wait(struct bwi_cond *c, struct bwi_mutex *m, uint64_t deadline_ns
 int bwi_eventfd_open(void); /* descriptor or negative errno */
 void bwi_eventfd_signal(int fd);
 void bwi_eventfd_drain(int fd);
+bool bwi_eventfd_wait(int fd, uint64_t timeout_ns); /* false: it was not signalled for so long */
 void bwi_eventfd_close(int fd);
 
 #endif

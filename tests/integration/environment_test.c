@@ -102,6 +102,36 @@ static void without_io_uring_and_userfaultfd_a_save_takes_the_next_path_and_says
     in_a_place(without_rings);
 }
 
+/* A job whose world becomes narrower after its first save. */
+static const char *narrow_after_a_save(struct place *p, void (*narrow)(void)) {
+    static struct bw_checkpointer_stats stats;
+    struct bw_checkpointer *ck = open_alone(p, "one");
+    save_filled(ck, 1, STATE);
+    narrow();
+    save_filled(ck, 2, STATE);
+    bw_checkpointer_stats(ck, &stats);
+    close_ok(ck);
+    check_bytes(p, 2, STATE, 2);
+    must_be_sound(p);
+    return stats.io_backend;
+}
+
+static void refuse_rings(void) {
+    const int calls[] = {SYS_io_uring_setup, SYS_io_uring_enter, SYS_io_uring_register};
+    refuse_calls(calls, 3, EPERM);
+}
+
+static int without_rings_from_now_on(void *arg, unsigned i) {
+    (void)i;
+    must(strcmp(narrow_after_a_save(arg, refuse_rings), "threads") == 0);
+    return 0;
+}
+
+static void a_filter_that_comes_later_takes_the_ring_away_and_no_save_fails(void **state) {
+    (void)state;
+    in_a_place(without_rings_from_now_on);
+}
+
 /* All that is asked for beyond reading, writing, syncing and naming files, as a filter that knows an older kernel would
  * refuse it. */
 static const int conveniences[] = {SYS_io_uring_setup,  SYS_userfaultfd,  SYS_fallocate, SYS_fadvise64,
@@ -337,6 +367,31 @@ static void threads_that_cannot_be_had_are_named(void **state) {
     in_a_place(with_few_threads);
 }
 
+/* What of a ring's work would block is done by threads of the kernel's, which count as the user's. */
+static int without_another_thread(void *arg, unsigned i) {
+    struct place *p = arg;
+    struct bw_checkpointer *ck = NULL;
+    (void)i;
+    give_to_stranger(p->root);
+    become_stranger();
+    ck = open_alone(p, "one");
+    limit(RLIMIT_NPROC, 0);
+    save_filled(ck, 1, STATE);
+    close_ok(ck);
+    return 0;
+}
+
+static void threads_that_the_kernel_cannot_have_fail_no_save(void **state) {
+    struct place p;
+    (void)state;
+    if (geteuid() != 0) skip();
+    place_make(&p);
+    in_a_process(without_another_thread, &p);
+    check_bytes(&p, 1, STATE, 1);
+    must_be_sound(&p);
+    place_drop(&p);
+}
+
 /* --- modes ---- */
 
 static void check_modes(const char *root) {
@@ -378,6 +433,7 @@ static void whatever_the_umask_files_have_the_same_modes(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_io_uring_and_userfaultfd_a_save_takes_the_next_path_and_says_which),
+        cmocka_unit_test(a_filter_that_comes_later_takes_the_ring_away_and_no_save_fails),
         cmocka_unit_test(under_a_filter_that_refuses_every_convenience_all_works),
         cmocka_unit_test(where_hard_links_are_refused_names_are_given_by_renaming),
         cmocka_unit_test(a_file_system_that_creates_nothing_once_is_refused_by_name),
@@ -388,6 +444,7 @@ int main(void) {
         cmocka_unit_test(where_files_may_not_grow_the_save_fails_by_name_and_the_next_one_works),
         cmocka_unit_test(a_budget_that_cannot_be_had_is_refused_with_its_size),
         cmocka_unit_test(threads_that_cannot_be_had_are_named),
+        cmocka_unit_test(threads_that_the_kernel_cannot_have_fail_no_save),
         cmocka_unit_test(whatever_the_umask_files_have_the_same_modes),
     };
     return run_cases(tests);
