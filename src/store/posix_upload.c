@@ -84,12 +84,26 @@ void bwi_posix_begin(struct bwi_store_op *op) {
     op->upload = &u->base;
 }
 
+/* Ends the way past the page cache. A kernel's own file system has one inode for both ways; others (FUSE) keep by
+ * descriptor what is still to be written, and what has failed. */
+static int seal_direct(struct bwi_store_op *op, struct bwi_posix_upload *u) {
+    struct bwi_os *os = bwi_posix_of(op)->os;
+    if (u->direct < 0) return 0;
+    int rc = op->store->caps.node_local ? 0 : os->fsync(os, u->direct);
+    if (rc < 0) return bwi_store_errno(op, rc, "fsync past the page cache");
+    rc = os->close(os, u->direct);
+    u->direct = -1;
+    return rc < 0 ? bwi_store_errno(op, rc, "close past the page cache") : 0;
+}
+
 /* Syncs the bytes and closes the file. The size is proven here, by the file system's word. */
 static int seal(struct bwi_store_op *op, struct bwi_posix_upload *u) {
     struct bwi_os *os = bwi_posix_of(op)->os;
     struct bwi_os_stat st;
     int rc = bwi_store_check_complete(op);
     if (rc < 0) return -EIO;
+    rc = seal_direct(op, u);
+    if (rc < 0) return rc;
     rc = os->fsync(os, u->fd);
     if (rc < 0) return bwi_store_errno(op, rc, "fsync");
     rc = os->stat_fd(os, u->fd, &st);

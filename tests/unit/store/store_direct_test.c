@@ -188,6 +188,91 @@ static void a_failure_past_the_page_cache_fails_the_write(void **state) {
     assert_op_ok(st_abort(S, op.upload));
 }
 
+/* --- a file system that keeps by descriptor what is still to be written, as many do that are no kernel's own ---- */
+
+static struct {
+    int direct;                   /* the second descriptor, while it is open */
+    bool unsynced;                /* it was written through since its last fsync */
+    bool named_too_soon;          /* the object got its name before that, or before the descriptor was closed */
+    int fsync_error, close_error; /* of the second descriptor */
+} keeper;
+
+static int keep_open(struct bwi_os *os, int fd, bool write) {
+    (void)os, (void)write;
+    keeper.direct = dup(fd);
+    return keeper.direct;
+}
+static int64_t keep_pwrite(struct bwi_os *os, int fd, const void *buf, size_t n, uint64_t offset) {
+    struct bwi_os *below = bwi_os_system();
+    (void)os;
+    if (fd == keeper.direct) keeper.unsynced = true;
+    return below->pwrite(below, fd, buf, n, offset);
+}
+static int keep_fsync(struct bwi_os *os, int fd) {
+    struct bwi_os *below = bwi_os_system();
+    (void)os;
+    if (fd != keeper.direct) return below->fsync(below, fd);
+    if (keeper.fsync_error == 0) keeper.unsynced = false;
+    return keeper.fsync_error;
+}
+static int keep_close(struct bwi_os *os, int fd) {
+    struct bwi_os *below = bwi_os_system();
+    (void)os;
+    const int rc = below->close(below, fd);
+    if (fd != keeper.direct) return rc;
+    keeper.direct = -1;
+    return keeper.close_error;
+}
+static int keep_link(struct bwi_os *os, int dirfd, const char *from, const char *to) {
+    struct bwi_os *below = bwi_os_system();
+    (void)os;
+    if (keeper.unsynced || keeper.direct >= 0) keeper.named_too_soon = true;
+    return below->link(below, dirfd, from, to);
+}
+static int keep_space(struct bwi_os *os, int fd, struct bwi_os_space *ret) {
+    struct bwi_os *below = bwi_os_system();
+    (void)os;
+    const int rc = below->space(below, fd, ret);
+    ret->fs_type = 0x65735546; /* FUSE */
+    return rc;
+}
+
+static void start_kept(struct fixture *f) {
+    memset(&keeper, 0, sizeof keeper);
+    keeper.direct = -1;
+    f->odd.open_direct = keep_open;
+    f->odd.pwrite = keep_pwrite;
+    f->odd.fsync = keep_fsync;
+    f->odd.close = keep_close;
+    f->odd.link = keep_link;
+    f->odd.space = keep_space;
+    f->odd.admit = NULL; /* all of it through the table */
+    start(f, &f->odd);
+}
+
+static void both_descriptors_are_synced_before_the_object_has_its_name(void **state) {
+    struct fixture *f = *state;
+    start_kept(f);
+    assert_int_equal(upload(f, "a/k", f->bytes), WHOLE);
+    assert_false(keeper.unsynced);
+    assert_false(keeper.named_too_soon);
+}
+
+static void what_the_second_descriptor_says_at_last_fails_the_upload(void **state) {
+    struct fixture *f = *state;
+    start_kept(f);
+    for (unsigned i = 0; i < 2; i++) {
+        struct bwi_store_op op = st_begin(S, "a/k", BYTES);
+        assert_op_ok(op);
+        assert_op_ok(st_write(S, op.upload, 0, f->bytes, BYTES));
+        *(i == 0 ? &keeper.fsync_error : &keeper.close_error) = -EDQUOT;
+        const struct bwi_store_op end = st_finish(S, op.upload);
+        assert_op_fails(end, BW_E_NOSPACE, i == 0 ? "fsync past the page cache" : "close past the page cache");
+        keeper.fsync_error = keeper.close_error = 0;
+        assert_op_fails(st_head(S, "a/k"), BW_E_NOTFOUND, "a/k");
+    }
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(int argc, char **argv) {
@@ -199,6 +284,8 @@ int main(int argc, char **argv) {
         CASE(a_table_that_counts_passes_it_on),
         CASE(a_disk_that_wants_more_alignment_is_asked_once_for_each_upload),
         CASE(a_failure_past_the_page_cache_fails_the_write),
+        CASE(both_descriptors_are_synced_before_the_object_has_its_name),
+        CASE(what_the_second_descriptor_says_at_last_fails_the_upload),
     };
     return test_run(tests, argc > 1 ? argv[1] : NULL, NULL, NULL);
 }
