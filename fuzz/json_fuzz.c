@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* JSON of the store: what is accepted is canonical, sealed or not; and any JSON that jansson reads is written in one
- * form, which is then accepted. Reaches src/format/json.c src/format/json_build.c src/format/json_member.c */
+ * form, which is then accepted. Reaches src/format/json.c src/format/json_build.c
+ * src/format/json_member.c src/format/json_read.c src/format/json_scan.c */
 #include "format/json.h"
 #include "fuzz.h"
 

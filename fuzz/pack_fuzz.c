@@ -2,7 +2,7 @@
 /* Headers of packs and of foreign safetensors files. These are not canonical, so what is accepted must come back equal
  * after it was encoded and decoded once more.
  * Reaches src/format/pack.c src/format/pack_decode.c
- * src/format/pack_scan.c */
+ * src/format/json_scan.c */
 #include "format/pack.h"
 #include "fuzz.h"
 

@@ -365,10 +365,18 @@ static int canonical_of(const json_t *object, struct bwi_buf *out, struct bw_err
                          BWI_METADATA_MAX);
 }
 
+/* Where the parser could not even begin, it gives no reason, and without one it has no code. Not all of it can be told:
+ * it does not look whether its buffer for one token could grow (lex_save in load.c of jansson 2.14), so one of 16 bytes
+ * or more for which there was no memory is called malformed, or an assertion ends the process. What is in a store is
+ * parsed by bwi_json_read, without it; that has no reals. */
+static bool had_no_memory(const json_error_t *why) {
+    return why->text[0] == '\0' || json_error_code(why) == json_error_out_of_memory;
+}
+
 static int parse_metadata(const char *json, size_t bytes, json_t **ret, struct bw_error *err) {
     json_error_t why;
     json_t *v = json_loadb(json, bytes, JSON_REJECT_DUPLICATES, &why);
-    if (v == NULL && bwi_json_no_memory(&why)) {
+    if (v == NULL && had_no_memory(&why)) {
         return bwi_error_nomem(err, bytes, "metadata");
     }
     if (v == NULL) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Canonical JSON: encoding, decoding with all its refusals, and the seal. Typed access to members is in json_member.c,
- * building in json_build.c. */
+/* Canonical JSON: encoding, decoding with all its refusals, and the seal. Parsing is in json_read.c,
+ * typed access to members in json_member.c, building in json_build.c. */
 #include "format/json.h"
 #include "base/error.h"
 #include <string.h>
@@ -83,7 +83,7 @@ int bwi_json_encode_sealed(const json_t *object, struct bwi_buf *out, struct bw_
 }
 
 /* Looks at the bytes before any tree is built, so that a hostile nesting costs nothing. Strings are skipped; whatever
- * else is wrong is left to the parser. */
+ * else is wrong is left to bwi_json_read. */
 static int scan(struct bwi_span in, const char *what, struct bw_error *err) {
     size_t depth = 0;
     bool in_string = false;
@@ -134,26 +134,12 @@ static int check_canonical(const json_t *v, struct bwi_span in, const char *what
     return bwi_error_set(err, BW_E_FORMAT, "%s: not canonical from byte %zu on", what, c.at);
 }
 
-/* Not all of it can be told. The parser does not look whether its buffer for one token could grow (lex_save in load.c
- * of jansson 2.14), so a token of 16 bytes or more for which there was no memory loses bytes. Then it calls the syntax
- * wrong; or the value comes out shorter, which the comparison behind it finds; or the closing quote is missing and it
- * reads on behind its buffer; or an assertion of its own ends the process. What that can do to a store says
- * doc/reliability.md. */
-bool bwi_json_no_memory(const json_error_t *why) {
-    return why->text[0] == '\0' || json_error_code(why) == json_error_out_of_memory; /* without a text it has no code */
-}
-
 int bwi_json_decode(struct bwi_span in, const char *what, json_t **ret, struct bw_error *err) {
+    json_t *v = NULL;
     if (in.len == 0) return bwi_error_set(err, BW_E_FORMAT, "%s: expected JSON, found nothing", what);
     int rc = scan(in, what, err);
+    if (rc == 0) rc = bwi_json_read(in, what, &v, err);
     if (rc < 0) return rc;
-
-    json_error_t why;
-    json_t *v = json_loadb((const char *)in.ptr, in.len, JSON_REJECT_DUPLICATES, &why);
-    if (v == NULL) {
-        if (bwi_json_no_memory(&why)) return bwi_error_nomem(err, in.len, what);
-        return bwi_error_set(err, BW_E_FORMAT, "%s: not JSON at byte %d: %s", what, why.position, why.text);
-    }
     rc = check_canonical(v, in, what, err);
     if (rc < 0) {
         json_decref(v);

@@ -23,8 +23,8 @@ int bwi_json_encode_sealed(const json_t *object, struct bwi_buf *out, struct bw_
 int bwi_json_decode(struct bwi_span in, const char *what, json_t **ret, struct bw_error *err);
 /* As above; checks the seal first (BW_E_CORRUPT) and removes it from the object. */
 int bwi_json_decode_sealed(struct bwi_span in, const char *what, json_t **ret, struct bw_error *err);
-/* A text was refused for want of memory. Where the parser could not even begin, it gives no reason at all. */
-bool bwi_json_no_memory(const json_error_t *why);
+/* The values alone, in whatever form they stand. No deeper than the caller has made sure of. */
+int bwi_json_read(struct bwi_span in, const char *what, json_t **ret, struct bw_error *err);
 
 /* Typed members of an object. `what` names the object in messages; a missing or ill-typed member is BW_E_FORMAT. */
 int bwi_json_u64(const json_t *o, const char *key, uint64_t max, uint64_t *ret, const char *what, struct bw_error *err);

@@ -4,8 +4,8 @@
 #include "base/error.h"
 #include "base/vec.h"
 #include "format/json.h"
+#include "format/json_scan.h"
 #include "format/pack_private.h"
-#include "format/pack_scan.h"
 #include <breakwater/tensor.h>
 #include <stdlib.h>
 #include <string.h>
@@ -235,7 +235,7 @@ int bwi_pack_header_decode(struct bwi_span in, uint64_t file_bytes, struct bwi_p
     const struct bwi_span json = bwi_span(in.ptr + BWI_PACK_LENGTH_BYTES, (size_t)bytes - BWI_PACK_LENGTH_BYTES);
     if (!bwi_buf_reserve(&h.names, json.len)) return bwi_error_nomem(err, json.len, WHAT);
 
-    struct bwi_scan scan = {json, 0, &h.names, err};
+    struct bwi_scan scan = {.in = json, .text = &h.names, .err = err, .what = WHAT, .before = BWI_PACK_LENGTH_BYTES};
     rc = scan_header(&scan, &h);
     if (rc == 0) sort_by_bytes(&h);
     if (rc == 0) rc = bwi_pack_check(&h, false, err);

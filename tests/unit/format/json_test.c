@@ -112,6 +112,17 @@ static void malformed_text_is_refused(void **state) {
     assert_refused("[01]", "not JSON");
     assert_refused("[nul]", "not JSON");
     assert_refused("]]]]", "not JSON");
+    assert_refused("{\"a\":1,\"a\":1}", "thing: not JSON: byte 7: expected a name that is not there yet, found '\"'");
+    assert_refused("[-]", "byte 2: expected a digit behind the sign, found ']'");
+    assert_refused("[--1]", "byte 2: expected a digit behind the sign, found '-'");
+    assert_refused("[-9223372036854775809]", "byte 1: expected a number that fits 64 bits with its sign, found '-'");
+    assert_refused("[9223372036854775808]", "byte 1: expected a number that fits 64 bits with its sign, found '9'");
+    assert_refused("[trub]", "byte 1: expected true, found 't'");
+    assert_refused("[nul", "byte 1: expected null, found 'n'");
+    assert_refused("[truest]", "byte 5: expected ',' or ']', found 's'");
+    assert_refused("7", "byte 0: expected '{' or '[', found '7'");
+    assert_refused("{1:2}", "byte 1: expected a string, found '1'");
+    assert_refused("{\"a\" 2}", "byte 5: expected ':', found '2'");
     struct bw_error err = BW_ERROR_INIT;
     json_t *v = NULL;
     assert_fails(bwi_json_decode(bwi_span("{\"a\":\0}", 7), "thing", &v, &err), BW_E_FORMAT, &err, "not JSON");
@@ -483,29 +494,42 @@ static void encoding_survives_every_failed_allocation(void **state) {
 }
 
 static unsigned long allocations, failing;
+static bool fails_for_ever;
 
 static void *failing_malloc(size_t bytes) {
-    return ++allocations == failing ? NULL : malloc(bytes);
+    allocations++;
+    return allocations == failing || (fails_for_ever && allocations > failing) ? NULL : malloc(bytes);
 }
 
-/* Else an object that is sound would be called damaged. (Of a string it says that its syntax is wrong, even so.) */
+/* The first allocation that fails is the n-th; from then on all do, or only that one does. */
+static int decode_failing(const char *s, unsigned long n, bool for_ever, struct bw_error *err) {
+    allocations = 0;
+    failing = n;
+    fails_for_ever = for_ever;
+    return decode(s, err);
+}
+
+/* Else an object that is sound would be called damaged. Wherever it runs out: inside strings and numbers, too, which
+ * jansson's own parser cuts then, or reads on behind. */
 static void a_parser_without_memory_says_so(void **state) {
     (void)state;
+    static const char sound[] = "[1,[23,-4],{},[[]],true,null,{\"a\":\"fourteen_bytes\",\"a name of many bytes\":"
+                                "\"and a value of more of them, \\\"quoted\\\"\"},-123456789012345678]";
     json_malloc_t before_malloc;
     json_free_t before_free;
-    int rc = -1;
     json_get_alloc_funcs(&before_malloc, &before_free);
     json_set_alloc_funcs(failing_malloc, free);
-    for (failing = 1; rc != 0 && failing < 1000; failing++) {
-        struct bw_error err = BW_ERROR_INIT;
-        json_t *v = NULL;
-        allocations = 0;
-        rc = bwi_json_decode(text("[1,[23,-4],{},[[]],true,null]"), "thing", &v, &err);
-        if (rc != 0) assert_fails(rc, BW_E_NOMEM, &err, "for thing");
-        json_decref(v);
+    for (int for_ever = 0; for_ever < 2; for_ever++) {
+        unsigned long n = 0;
+        for (int rc = -1; rc != 0; n++) {
+            struct bw_error err = BW_ERROR_INIT;
+            rc = decode_failing(sound, n + 1, for_ever == 1, &err);
+            if (rc != 0) assert_fails(rc, BW_E_NOMEM, &err, "for thing");
+            assert_true(n < 1000);
+        }
+        assert_true(n > 20);
     }
     json_set_alloc_funcs(before_malloc, before_free);
-    assert_in_range(failing, 10, 999);
 }
 
 static void a_text_above_its_limit_is_not_made(void **state) {

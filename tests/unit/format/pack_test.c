@@ -167,7 +167,7 @@ static const struct {
     {" {}", 0, BW_E_FORMAT, "expected '{' right behind the length"},
     {"[]", 0, BW_E_FORMAT, "expected '{' right behind the length"},
     {"{", 0, BW_E_FORMAT, "byte 9: expected a string, found the end"},
-    {"{}}", 0, BW_E_FORMAT, "byte 10: expected nothing but blanks behind the header, found '}'"},
+    {"{}}", 0, BW_E_FORMAT, "byte 10: expected nothing but blanks behind it, found '}'"},
     {"{} x", 0, BW_E_FORMAT, "byte 11: expected nothing but blanks"},
     {"{,}", 0, BW_E_FORMAT, "byte 9: expected a string, found ','"},
     {"{" T("a", "U8", "1", "0,1") ",}", 1, BW_E_FORMAT, "expected a string, found '}'"},
