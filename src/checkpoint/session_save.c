@@ -183,7 +183,9 @@ static void note_path(struct bwi_save *v) {
     const struct bwi_pack_write *w = &v->write;
     const char *how = w->direct_bytes == 0 ? "buffered" : w->cached_bytes == 0 ? "direct" : "direct in part";
     const struct bwi_io *io = bwi_loop_io(ctx_of(v)->loop);
-    bwi_format(v->stats.write_path, sizeof v->stats.write_path, "%s, %s", io ? bwi_io_backend(io) : "inline", how);
+    const bool may_ring = ctx_of(v)->tier[w->tier]->caps.node_local; /* others are left to threads */
+    const char *who = !io ? "inline" : may_ring ? bwi_io_backend(io) : "threads";
+    bwi_format(v->stats.write_path, sizeof v->stats.write_path, "%s, %s", who, how);
 }
 
 static enum bwi_step write_packs(struct bwi_save *v) {

@@ -15,7 +15,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define THREADS_MIN      4u
+#define THREADS_MIN      6u /* fewer leave no room beside a lane that hangs */
 #define THREADS_AUTO_MAX 16u
 #define THREADS_MAX      256u
 #define DEPTH_AUTO       64u
@@ -177,7 +177,8 @@ unsigned bwi_io_reap(struct bwi_io *io, uint64_t deadline_ns) {
 
 void bwi_io_submit(struct bwi_io *io, struct bwi_io_req *req) {
     io->in_flight++;
-    if (has_ring(io) && req->kind != BWI_IO_CALL)
+    const bool may_ring = req->kind != BWI_IO_CALL && !(req->lane && req->lane->no_ring);
+    if (may_ring && has_ring(io))
         append(io, req);
     else
         bwi_pool_submit(io->pool, req);

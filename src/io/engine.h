@@ -12,8 +12,16 @@
 #include "os/os.h"
 #include <breakwater/error.h>
 #include <breakwater/io.h>
+#include <stdbool.h>
 
 enum bwi_io_kind { BWI_IO_READ, BWI_IO_WRITE, BWI_IO_FSYNC, BWI_IO_CALL };
+
+/* Requests that may wait for the same device, such as a store. One that hangs must not take all workers with it: some
+ * are left to the other lanes, and one to what has no lane, which waits for nothing but memory and processors. */
+struct bwi_io_lane {
+    bool no_ring;            /* handing a transfer over may hang as well (FUSE): only workers carry its requests out */
+    unsigned running, calls; /* the engine's: workers that carry its requests out, and calls among those */
+};
 
 struct bwi_io_req {
     enum bwi_io_kind kind;
@@ -23,7 +31,8 @@ struct bwi_io_req {
     size_t bytes;
     void (*call)(struct bwi_io_req *req); /* CALL: runs on a worker; sets result */
     void *user;
-    int64_t result; /* bytes moved (READ may be short at the end of the file), or negative errno */
+    struct bwi_io_lane *lane; /* NULL: it waits for no device */
+    int64_t result;           /* bytes moved (READ may be short at the end of the file), or negative errno */
     void (*done)(struct bwi_io_req *req); /* runs in bwi_io_reap; may submit again */
     struct bwi_io_req *next;              /* the engine's */
 };
@@ -32,7 +41,7 @@ struct bwi_io;
 
 struct bwi_io_options {
     struct bwi_os *os; /* NULL: the system's. One without `admit` gets no ring */
-    unsigned threads;  /* 0: 2 * CPUs, between 4 and 16 */
+    unsigned threads;  /* 0: 2 * CPUs, between 6 and 16 */
     enum bw_io_backend backend;
     unsigned depth; /* transfers that the ring has in flight at once; 0: 64, at most 4096 */
 };

@@ -13,7 +13,8 @@ struct queue {
 struct bwi_pool {
     struct bwi_os *os;
     int wake_fd;
-    unsigned threads;   /* started */
+    unsigned size;      /* workers */
+    unsigned threads;   /* of them, started */
     unsigned calls_max; /* workers that calls may occupy at once */
     struct bwi_mutex lock;
     /* guarded by lock */
@@ -21,7 +22,8 @@ struct bwi_pool {
     struct bwi_cond done; /* something finished, or woken */
     struct queue transfers, calls, finished;
     unsigned calls_running;
-    bool call_next; /* whose turn it is when both queues have something */
+    struct bwi_io_lane lanes; /* all of them together */
+    bool call_next;           /* whose turn it is when both queues have something */
     bool stop;
     bool woken;
     struct bwi_thread thread[]; /* the opener's only */
@@ -36,22 +38,63 @@ static void push(struct queue *q, struct bwi_io_req *req) {
     q->tail = req;
 }
 
-static struct bwi_io_req *pop(struct queue *q) {
-    struct bwi_io_req *req = q->head;
-    if (!req) return NULL;
-    q->head = req->next;
-    if (!q->head) q->tail = NULL;
-    req->next = NULL;
-    return req;
+/* All but so many, and at least one. */
+static unsigned all_but(unsigned count, unsigned kept) {
+    return count > kept ? count - kept : 1;
+}
+
+static bool has_room_locked(const struct bwi_pool *p, const struct bwi_io_lane *l, bool call, unsigned kept) {
+    return l->running < all_but(p->size, kept) && (!call || l->calls < all_but(p->calls_max, kept));
+}
+
+static bool may_run_locked(const struct bwi_pool *p, const struct bwi_io_req *req) {
+    const bool call = req->kind == BWI_IO_CALL;
+    if (call && p->calls_running >= p->calls_max) return false;
+    return !req->lane || (has_room_locked(p, req->lane, call, 2) && has_room_locked(p, &p->lanes, call, 1));
+}
+
+struct found {
+    struct bwi_io_req *before, *req; /* before it in its queue; NULL: none */
+};
+
+/* The first request that may run. */
+static struct found first_locked(const struct bwi_pool *p, const struct queue *q) {
+    struct found f = {NULL, q->head};
+    while (f.req && !may_run_locked(p, f.req)) f = (struct found){f.req, f.req->next};
+    return f;
+}
+
+static struct bwi_io_req *take_out(struct queue *q, struct found f) {
+    if (f.before)
+        f.before->next = f.req->next;
+    else
+        q->head = f.req->next;
+    if (q->tail == f.req) q->tail = f.before;
+    f.req->next = NULL;
+    return f.req;
+}
+
+static void account(struct bwi_io_lane *l, bool call, bool begins) {
+    l->running += begins ? 1u : -1u;
+    if (call) l->calls += begins ? 1u : -1u;
+}
+
+static void account_locked(struct bwi_pool *p, const struct bwi_io_req *req, bool begins) {
+    const bool call = req->kind == BWI_IO_CALL;
+    if (call) p->calls_running += begins ? 1u : -1u;
+    if (!req->lane) return;
+    account(req->lane, call, begins);
+    account(&p->lanes, call, begins);
 }
 
 static struct bwi_io_req *pick_locked(struct bwi_pool *p) {
-    bool call = p->calls.head && p->calls_running < p->calls_max;
-    if (call && p->transfers.head) call = p->call_next;
-    p->call_next = !call;
-    if (!call) return pop(&p->transfers);
-    p->calls_running++;
-    return pop(&p->calls);
+    const struct found call = first_locked(p, &p->calls), transfer = first_locked(p, &p->transfers);
+    const bool is_call = call.req && (!transfer.req || p->call_next);
+    if (!is_call && !transfer.req) return NULL;
+    struct bwi_io_req *req = is_call ? take_out(&p->calls, call) : take_out(&p->transfers, transfer);
+    p->call_next = !is_call;
+    account_locked(p, req, true);
+    return req;
 }
 
 /* The next request for this worker; NULL when the engine closes. */
@@ -78,14 +121,11 @@ static void *work(void *arg) {
     struct bwi_io_req *req;
     bwi_mutex_lock(&p->lock);
     while ((req = next_locked(p)) != NULL) {
-        bool call = req->kind == BWI_IO_CALL;
         bwi_mutex_unlock(&p->lock);
         bwi_io_execute(p->os, req);
         bwi_mutex_lock(&p->lock);
-        if (call) {
-            p->calls_running--;
-            if (p->calls.head) bwi_cond_signal(&p->work);
-        }
+        account_locked(p, req, false);
+        if (p->calls.head || p->transfers.head) bwi_cond_signal(&p->work); /* what had to wait for this one */
         finish_locked(p, req);
     }
     bwi_mutex_unlock(&p->lock);
@@ -124,6 +164,7 @@ int bwi_pool_open(struct bwi_os *os, unsigned threads, int wake_fd, struct bwi_p
     if (!p) return bwi_error_nomem(err, bytes, "the I/O threads");
     p->os = os;
     p->wake_fd = wake_fd;
+    p->size = threads;
     p->calls_max = threads == 1 ? 1 : threads - (threads >= 8 ? threads / 4 : 1);
     int rc = init_locks(p);
     if (rc < 0) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A pool of threads that carries out requests of an engine. One lock guards two queues of requests (transfers, calls)
  * and one of completions; all links are the requests' own. Calls may take long, so they never occupy every worker, and
- * workers take from both queues in turn: neither kind starves. */
+ * workers take from both queues in turn: neither kind starves. Nor does a lane (io/engine.h): of the workers, and of
+ * those for calls, two are out of reach of each lane, and one of all lanes together, as far as there are that many. */
 #ifndef BWI_IO_POOL_H
 #define BWI_IO_POOL_H
 

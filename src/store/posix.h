@@ -20,6 +20,7 @@ struct bwi_posix {
     struct bwi_store base;
     struct bwi_loop *loop;
     struct bwi_io *io;
+    struct bwi_io_lane lane;
     struct bwi_os *os;
     int root;
     bool read_only;

@@ -140,6 +140,7 @@ static void submit(struct bwi_store *s, struct bwi_store_op *op) {
                                   .bytes = op->bytes,
                                   .call = run_call,
                                   .user = op,
+                                  .lane = &p->lane,
                                   .done = done};
     prepare(p, op);
     if (op->req.kind == BWI_IO_CALL) op->req.bytes = 0;
@@ -187,6 +188,7 @@ static int open_root(struct bwi_posix *p, const char *path, bool create, struct 
     if (rc == 0) rc = p->os->space(p->os, p->root, &space);
     if (rc < 0) return bwi_error_errno(err, -rc, "open store \"%s\": ask for its file system", p->base.url);
     p->no_direct = is_memory(space.fs_type);
+    p->lane.no_ring = !is_local(space.fs_type);
     p->base.caps =
         (struct bwi_store_caps){.node_local = is_local(space.fs_type), .device = st.device, .has_space = true};
     return 0;

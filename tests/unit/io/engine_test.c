@@ -264,6 +264,81 @@ static int place; /* of what runs next; one worker counts */
 static void note_place(struct bwi_io_req *req) {
     req->result = place++;
 }
+
+/* ---- lanes ---- */
+
+#define HUNG 20
+
+/* Calls, and perhaps transfers, of a lane, all of which wait at the gate. */
+struct hung {
+    struct bwi_io_lane lane;
+    struct bwi_io_req req[HUNG];
+};
+
+static struct gate the_gate;
+static int fsync_at_gate(struct bwi_os *os, int fd) {
+    struct bwi_io_req at = {.buf = &the_gate};
+    (void)os, (void)fd;
+    wait_at_gate(&at);
+    return 0;
+}
+
+static void hang(struct bwi_io *io, struct hung *h, bool mixed, int *done) {
+    *h = (struct hung){.lane = {.no_ring = true}};
+    for (int i = 0; i < HUNG; i++) {
+        h->req[i] = (struct bwi_io_req){.kind = mixed && i % 2 ? BWI_IO_FSYNC : BWI_IO_CALL,
+                                        .call = wait_at_gate,
+                                        .buf = &the_gate,
+                                        .lane = &h->lane,
+                                        .user = done,
+                                        .done = count};
+        bwi_io_submit(io, &h->req[i]);
+    }
+}
+
+static void await(struct bwi_io *io, const int *done) {
+    const uint64_t end = now() + SOON;
+    while (*done == 0 && now() < end) (void)bwi_io_reap(io, end);
+    assert_int_equal(*done, 1);
+}
+
+static void a_lane_that_hangs_leaves_workers_to_another_and_both_leave_one_to_what_has_none(void **state) {
+    (void)state;
+    static struct hung one, other;
+    struct bwi_os os = *bwi_os_system();
+    os.fsync = fsync_at_gate;
+    bwi_mutex_init(&the_gate.lock);
+    bwi_cond_init(&the_gate.changed);
+    for (unsigned i = 0; i < 6; i++) {
+        const unsigned threads = 4 + 6 * (i / 2);
+        const bool mixed = i % 2;
+        int hung = 0, done[3] = {0};
+        the_gate.open = false;
+        struct bwi_io *io = open_io(threads, &os);
+        hang(io, &one, mixed, &hung);
+        struct bwi_io_lane lane = {.no_ring = true};
+        struct bwi_io_req call = {
+            .kind = BWI_IO_CALL, .call = note_place, .lane = &lane, .user = &done[0], .done = count};
+        struct bwi_io_req read = {.kind = BWI_IO_READ, .fd = -1, .lane = &lane, .user = &done[1], .done = count};
+        bwi_io_submit(io, &call);
+        await(io, &done[0]);
+        bwi_io_submit(io, &read);
+        await(io, &done[1]);
+        hang(io, &other, mixed, &hung);
+        struct bwi_io_req free_call = {.kind = BWI_IO_CALL, .call = note_place, .user = &done[2], .done = count};
+        bwi_io_submit(io, &free_call);
+        await(io, &done[2]);
+        assert_int_equal(hung, 0);
+        open_gate(&the_gate);
+        finish_all(io);
+        assert_int_equal(hung, 2 * HUNG);
+        assert_int_equal(one.lane.running + one.lane.calls + other.lane.running + other.lane.calls, 0);
+        bwi_io_close(io);
+    }
+    bwi_cond_fini(&the_gate.changed);
+    bwi_mutex_fini(&the_gate.lock);
+}
+
 static int noting_fsync(struct bwi_os *os, int fd) {
     (void)os;
     (void)fd;
@@ -415,6 +490,23 @@ static void a_table_that_admits_no_ring_gets_threads(void **state) {
     assert_null(io);
 }
 
+static void the_ring_carries_no_transfer_of_a_lane_that_may_have_none(void **state) {
+    (void)state;
+    struct bwi_os os = *bwi_os_system();
+    os.fsync = noting_fsync;
+    struct bwi_io *io = open_io(1, &os);
+    for (int no_ring = 0; no_ring < 2; no_ring++) {
+        struct bwi_io_lane lane = {.no_ring = no_ring != 0};
+        struct bwi_io_req r = {.kind = BWI_IO_FSYNC, .fd = -1, .lane = &lane, .done = no_op};
+        place = 0;
+        bwi_io_submit(io, &r);
+        finish_all(io);
+        assert_int_equal(place, no_ring);
+        assert_int_equal(r.result, no_ring ? 0 : -EBADF);
+    }
+    bwi_io_close(io);
+}
+
 static void what_the_table_does_not_admit_is_not_done(void **state) {
     (void)state;
     const char *dir = test_mkdir();
@@ -490,6 +582,7 @@ static int has_threads(void **state) {
     cmocka_unit_test(bytes_go_and_come_back), cmocka_unit_test(errors_are_negative_errnos),                            \
         cmocka_unit_test(ten_thousand_requests_each_come_back_once),                                                   \
         cmocka_unit_test(calls_that_block_leave_a_worker_for_transfers),                                               \
+        cmocka_unit_test(a_lane_that_hangs_leaves_workers_to_another_and_both_leave_one_to_what_has_none),             \
         cmocka_unit_test(a_reap_waits_no_longer_than_its_deadline),                                                    \
         cmocka_unit_test(a_wake_from_another_thread_ends_the_wait),                                                    \
         cmocka_unit_test(a_wake_before_the_wait_is_not_lost_in_a_poll),                                                \
@@ -505,6 +598,7 @@ int main(void) {
     const struct CMUnitTest ring[] = {
         EACH,
         cmocka_unit_test(a_table_that_admits_no_ring_gets_threads),
+        cmocka_unit_test(the_ring_carries_no_transfer_of_a_lane_that_may_have_none),
         cmocka_unit_test(what_the_table_does_not_admit_is_not_done),
         cmocka_unit_test(a_direct_read_ends_with_the_file),
     };
