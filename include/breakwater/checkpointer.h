@@ -182,15 +182,23 @@ struct bw_options {
     uint64_t drain_bytes_per_s;
     /** Optional. Acted on by rank 0 after each commit. Default: keep everything. */
     struct bw_retention retention;
+    /** Optional. enum bw_capture; default BW_CAPTURE_COPY. */
+    uint32_t capture;
+    /** Reserved, 0. */
+    uint32_t reserved;
+    /**
+     * Optional. With BW_CAPTURE_COW: a write to a tensor waits for no longer than this until its piece is
+     * captured (a tier that hangs, a budget far below the state); then all tensors are given free and the save
+     * fails. Default 30,000 ms; 0: for ever.
+     */
+    uint64_t capture_wait_ms;
 };
 
 /** Defaults for everything that is optional. */
 #define BW_OPTIONS_INIT                                                                                                \
     {                                                                                                                  \
         sizeof(struct bw_options), 0, 0, 0, 0, 0, 0, 0, 0, UINT64_C(268435456), 0, 2, 0, 0, 0, 0, 0, 0,                \
-            UINT64_C(300000), UINT64_C(600000), UINT64_C(120000), 0, 0, {                                              \
-            0, 0, 0, 0                                                                                                 \
-        }                                                                                                              \
+            UINT64_C(300000), UINT64_C(600000), UINT64_C(120000), 0, 0, {0, 0, 0, 0}, 0, 0, UINT64_C(30000)            \
     }
 
 /** Bytes of a checkpoint id as text, NUL included. */

@@ -23,4 +23,23 @@ enum bw_io_backend {
     BW_IO_URING = 2,
 };
 
+/**
+ * How a save gets hold of the tensors as they are at start. Which one ran is in the save's
+ * statistics (`capture_mode`), and why not the other one (`capture_why`).
+ */
+enum bw_capture {
+    /** They are copied; they must be left alone until CAPTURED. Works for every memory. */
+    BW_CAPTURE_COPY = 0,
+    /**
+     * They are write-protected (userfaultfd) and copied in the background: they may be written as soon
+     * as bw_save_wait_writable has returned. A write to a piece that has not been copied yet puts two
+     * megabytes aside, or waits until they are copied where the memory budget has no room for them.
+     * For memory that this process alone writes; see BW_TENSOR_DEVICE. Until CAPTURED it must not be
+     * freed, unmapped, moved, re-protected or given back (MADV_DONTNEED, MADV_FREE). Copies instead,
+     * where the kernel does not permit it, or where it is not worth it: on pages of 4 KiB protecting
+     * costs as much as copying.
+     */
+    BW_CAPTURE_COW = 1,
+};
+
 #endif

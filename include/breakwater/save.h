@@ -65,8 +65,8 @@ struct bw_tensor {
     const void *data;
     /** Required. Number of dimensions, 0 .. 16; 0 is a scalar of one element. */
     uint32_t dims;
-    /** Reserved, 0. */
-    uint32_t reserved;
+    /** Optional. BW_TENSOR_DEVICE or 0. */
+    uint32_t flags;
     /** Required when dims > 0. The tensor's global shape. */
     const uint64_t *shape;
     /** Optional. Where this rank's box begins; NULL: at 0. */
@@ -89,6 +89,13 @@ struct bw_tensor {
      */
     uint64_t replica_group;
 };
+
+/**
+ * A device, a network card or another process may write this memory while it is captured (pinned or
+ * registered memory): with BW_CAPTURE_COW it is copied all the same, because such writes pass by the
+ * protection. Shared mappings and those of files are recognised without it.
+ */
+#define BW_TENSOR_DEVICE UINT32_C(1)
 
 /** A zeroed tensor with its struct_size. */
 #define BW_TENSOR_INIT                                                                                                 \
@@ -174,26 +181,42 @@ BW_API enum bw_level bw_save_level(struct bw_save *save);
 /** The save's failure: 0 and *err untouched while it is alive or committed. Never blocks. */
 BW_API int bw_save_error(struct bw_save *save, struct bw_error *err);
 
+/**
+ * Waits until the tensors may be written again, at most `timeout_ms`: until CAPTURED where they are
+ * copied, until they are write-protected with BW_CAPTURE_COW. Freed or unmapped they may be only once
+ * CAPTURED. This is all that a training loop waits for in a save.
+ *
+ * @return 0; BW_E_TIMEOUT: not yet; or the save's failure, after which they may be written as well.
+ */
+BW_API int bw_save_wait_writable(struct bw_save *save, uint64_t timeout_ms, struct bw_error *err);
+
 /** Times and sizes of one save on this rank. Times are 0 until the point was reached. */
 struct bw_save_stats {
-    uint64_t step;            /**< the training step */
-    char id[BW_ID_BYTES];     /**< checkpoint id, "" before start */
-    uint64_t raw_bytes;       /**< bytes that this rank writes: what other replicas write is not counted */
-    uint64_t described_bytes; /**< bytes of all that this rank described */
-    uint64_t tensors;         /**< tensors described */
-    uint64_t objects_local;   /**< objects created on the local tier */
-    uint64_t objects_remote;  /**< objects created in the authority by this rank */
-    uint64_t capture_ns;      /**< start to CAPTURED: how long the tensors were to be left alone */
-    uint64_t local_ns;        /**< start to LOCAL */
-    uint64_t remote_ns;       /**< start to REMOTE */
-    uint64_t committed_ns;    /**< start to COMMITTED, as seen by this rank */
-    uint64_t arena_wait_ns;   /**< time during which capturing waited for buffers */
-    char capture_mode[16];    /**< mode that really ran: "copy" */
-    char write_path[32];      /**< path that the bytes really took to the first tier, once they have:
-                                   "io_uring" or "threads"; "direct" (past the page cache), "buffered" or "direct
-                                   in part" */
-    uint32_t tiers;           /**< bit 0: the local tier holds it, bit 1: the authority does */
-    uint32_t reserved;        /**< 0 */
+    uint64_t step;              /**< the training step */
+    char id[BW_ID_BYTES];       /**< checkpoint id, "" before start */
+    uint64_t raw_bytes;         /**< bytes that this rank writes: what other replicas write is not counted */
+    uint64_t described_bytes;   /**< bytes of all that this rank described */
+    uint64_t tensors;           /**< tensors described */
+    uint64_t objects_local;     /**< objects created on the local tier */
+    uint64_t objects_remote;    /**< objects created in the authority by this rank */
+    uint64_t stall_ns;          /**< start until the tensors may be written: what the training waits for */
+    uint64_t capture_ns;        /**< start to CAPTURED: how long the tensors were needed */
+    uint64_t local_ns;          /**< start to LOCAL */
+    uint64_t remote_ns;         /**< start to REMOTE */
+    uint64_t committed_ns;      /**< start to COMMITTED, as seen by this rank */
+    uint64_t arena_wait_ns;     /**< time during which capturing waited for buffers */
+    uint64_t protect_ns;        /**< "cow": how long write-protecting took; part of the stall */
+    uint64_t copied_bytes;      /**< "cow": bytes that could not be protected and were copied at once */
+    uint64_t writes_caught;     /**< "cow": writes that came to what was not captured yet */
+    uint64_t writes_waited;     /**< "cow": of them, those that waited for the capture */
+    uint64_t write_wait_max_ns; /**< "cow": the longest of these waits */
+    char capture_mode[16];      /**< mode that really ran: "copy" or "cow" */
+    char capture_why[96];       /**< why not "cow", although BW_CAPTURE_COW was asked for */
+    char write_path[32];        /**< path that the bytes really took to the first tier, once they have:
+                                     "io_uring" or "threads"; "direct" (past the page cache), "buffered" or "direct
+                                     in part" */
+    uint32_t tiers;             /**< bit 0: the local tier holds it, bit 1: the authority does */
+    uint32_t reserved;          /**< 0 */
 };
 
 /** Fills times and sizes as known so far. Never blocks. */

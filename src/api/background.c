@@ -62,6 +62,7 @@ static void publish_save(struct bw_save *v) {
     if (!in) return;
     v->level = in->level;
     v->captured = in->captured;
+    v->writable = in->writable || in->captured;
     v->stats = in->stats;
     v->stats.tiers = in->tiers;
     bwi_format(v->held_up, sizeof v->held_up, "%s", in->held_up);

@@ -37,7 +37,7 @@ struct bw_save {
     struct bw_save *next;
     /* guarded by shared.mutex */
     enum bw_level level;
-    bool ended, captured, reported;
+    bool ended, writable, captured, reported;
     struct bw_error error;
     struct bw_save_stats stats;
     char held_up[320]; /* as in struct bwi_save */

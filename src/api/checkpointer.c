@@ -61,11 +61,13 @@ static int check_options(const struct bw_options *o, struct bw_error *err) {
     if (rc == 0) rc = check_range("on_busy", o->on_busy, 0, BW_BUSY_FAIL, err);
     if (rc == 0) rc = check_range("resume", o->resume, 0, BW_RESUME_TAKEOVER, err);
     if (rc == 0) rc = check_range("on_damage", o->on_damage, 0, BW_DAMAGE_FAIL, err);
+    if (rc == 0) rc = check_range("capture", o->capture, 0, BW_CAPTURE_COW, err);
     if (rc == 0) rc = check_range("io_threads", o->io_threads, 0, 256, err);
     if (rc == 0) rc = check_range("resume_step", o->resume_step, 0, BW_STEP_MAX, err);
     if (rc == 0 && (o->flags & ~flags))
         rc = bwi_error_set(err, BW_E_INVALID, "option flags has unknown bits: %#x", o->flags & ~flags);
-    if (rc == 0 && o->retention.reserved) rc = bwi_error_set(err, BW_E_INVALID, "a reserved option is not 0");
+    if (rc == 0 && (o->retention.reserved || o->reserved))
+        rc = bwi_error_set(err, BW_E_INVALID, "a reserved option is not 0");
     return rc == 0 ? check_resume(o, err) : rc;
 }
 
@@ -99,6 +101,7 @@ static void fill_config(const struct bw_options *o, struct bwi_session_config *c
                                      .open_deadline_ns = bwi_deadline_ns(o->open_timeout_ms),
                                      .local_quota_bytes = o->local_quota_bytes,
                                      .drain_bytes_per_s = o->drain_bytes_per_s,
+                                     .cow = o->capture == BW_CAPTURE_COW,
                                      .retention = o->retention,
                                      .extent_bytes = BWI_EXTENT_BYTES,
                                      .pack_bytes = BWI_PLAN_PACK_BYTES};
@@ -122,6 +125,8 @@ static int make(const struct bw_options *o, struct bw_checkpointer *ck, struct b
                                   .memory_budget_bytes = o->memory_budget_bytes,
                                   .io_threads = o->io_threads,
                                   .io_backend = o->io_backend,
+                                  .cow = o->capture == BW_CAPTURE_COW,
+                                  .cow_wait_ms = o->capture_wait_ms,
                                   .create = true,
                                   .touch = true};
     struct bwi_session_config cfg;
@@ -193,7 +198,9 @@ int bw_checkpointer_open(const struct bw_options *options, struct bw_checkpointe
     struct bw_options o = BW_OPTIONS_INIT;
     bw_error_clear(err);
     if (!ret_ck) return bwi_error_set(err, BW_E_INVALID, "ret_ck is null");
-    int rc = bwi_options_copy(&o, options, BWI_OPTIONS_SIZES(offsetof(struct bw_options, retention), sizeof o), err);
+    int rc = bwi_options_copy(
+        &o, options,
+        BWI_OPTIONS_SIZES(offsetof(struct bw_options, retention), offsetof(struct bw_options, capture), sizeof o), err);
     if (rc == 0) rc = check_options(&o, err);
     if (rc < 0) return rc;
     struct bw_checkpointer *ck = bwi_calloc(1, sizeof *ck);

@@ -16,6 +16,15 @@ static int open_tier(struct bwi_host *h, enum bwi_tier tier, const char *url, co
     return rc;
 }
 
+/* Where it is not to be had, saves copy, and say why. */
+static void open_snapshots(const struct bwi_host_options *o, struct bwi_host *h) {
+    struct bw_error e = BW_ERROR_INIT;
+    const uint64_t wait_ns = o->cow_wait_ms == 0 ? BWI_NEVER : bwi_ns_of_ms(o->cow_wait_ms);
+    const struct bwi_snapshots_options so = {.workers = bwi_io_threads(h->io), .wait_ns = wait_ns};
+    if (bwi_snapshots_open(&so, &h->ctx.snapshots, &e) < 0)
+        bwi_format(h->ctx.snapshots_why_not, sizeof h->ctx.snapshots_why_not, "%s", e.message);
+}
+
 static int open_parts(const struct bwi_host_options *o, struct bwi_host *h, struct bw_error *err) {
     if (!o->remote_url || !o->remote_url[0])
         return bwi_error_set(err, BW_E_INVALID, "remote_url is missing: expected the URL of the remote tier");
@@ -33,6 +42,7 @@ static int open_parts(const struct bwi_host_options *o, struct bwi_host *h, stru
     if (o->touch) bwi_arena_register(h->arena, h->io);
     bwi_context_init(&h->ctx, h->loop);
     h->ctx.arena = h->arena;
+    if (o->cow) open_snapshots(o, h);
     if (o->run) bwi_format(h->ctx.run, sizeof h->ctx.run, "%s", o->run);
     rc = open_tier(h, BWI_TIER_REMOTE, o->remote_url, o, err);
     if (rc == 0 && o->local_url && o->local_url[0]) rc = open_tier(h, BWI_TIER_LOCAL, o->local_url, o, err);
@@ -49,6 +59,7 @@ int bwi_host_open(const struct bwi_host_options *o, struct bwi_host *ret, struct
 void bwi_host_close(struct bwi_host *h) {
     for (int t = 0; t < BWI_TIERS; t++)
         if (h->ctx.tier[t]) h->ctx.tier[t]->close(h->ctx.tier[t]);
+    bwi_snapshots_close(h->ctx.snapshots);
     bwi_arena_close(h->arena);
     bwi_loop_close(h->loop);
     bwi_io_close(h->io);

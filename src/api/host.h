@@ -13,6 +13,8 @@ struct bwi_host_options {
     const char *local_url;  /* NULL: none */
     uint64_t memory_budget_bytes;
     uint32_t io_threads, io_backend;
+    bool cow; /* tries to be able to write-protect memory */
+    uint64_t cow_wait_ms;
     bool create; /* make the tiers' directories and identities */
     bool read_only;
     bool touch; /* touch the arena now */

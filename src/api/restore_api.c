@@ -351,12 +351,30 @@ int bw_restore_check(struct bw_restore *restore, const struct bw_expected *expec
 
 /* --- reading ------------------------------------------------------------------------------------------------- */
 
+/* The workers of a checkpointer must not come to wait at memory that they themselves are to capture: it is captured
+ * first. */
+static int wait_captured(struct bw_checkpointer *ck, struct bw_error *err) {
+    const uint64_t deadline = bwi_deadline_ns(ck->options.io_timeout_ms ? ck->options.io_timeout_ms : UINT64_MAX);
+    bool capturing = false, in_time = true;
+    bwi_engine_lock(ck);
+    do {
+        capturing = false;
+        for (const struct bw_save *v = ck->shared.saves; v; v = v->next)
+            capturing |= v->started && !v->captured && !v->ended;
+    } while (capturing && (in_time = bwi_engine_wait(ck, deadline)));
+    bwi_engine_unlock(ck);
+    if (!capturing) return 0;
+    return bwi_error_set(err, BW_E_TIMEOUT,
+                         "a save of this checkpointer is being captured, and does not come to its end");
+}
+
 int bw_restore_read(struct bw_restore *restore, const struct bw_slice *slices, size_t n, struct bw_error *err) {
     static const struct bw_slice none;
     const struct bw_slice *list = n ? slices : &none;
     LOCKED(restore, err, list);
     restore->call = (struct bwi_restore_call){.what = BWI_RESTORE_READ, .slices = list, .slice_count = n};
-    int rc = n ? run_call(restore, err) : 0;
+    int rc = n && restore->ck ? wait_captured(restore->ck, err) : 0;
+    if (rc == 0 && n) rc = run_call(restore, err);
     bwi_mutex_unlock(&restore->mutex);
     return rc;
 }

@@ -201,6 +201,25 @@ int bw_save_wait(struct bw_save *save, enum bw_level level, uint64_t timeout_ms,
     return rc;
 }
 
+int bw_save_wait_writable(struct bw_save *save, uint64_t timeout_ms, struct bw_error *err) {
+    int rc = check_save(save, err);
+    if (rc < 0) return rc;
+    uint64_t deadline = bwi_deadline_ns(timeout_ms);
+    bwi_engine_lock(save->ck);
+    if (!save->started) rc = bwi_error_set(err, BW_E_STATE, "the save was not started");
+    bool in_time = true;
+    while (rc == 0 && !save->writable && !save->ended && in_time) in_time = bwi_engine_wait(save->ck, deadline);
+    if (rc == 0 && save->ended && save->error.status < 0) {
+        rc = bwi_error_copy(err, &save->error);
+        save->reported = true;
+    } else if (rc == 0 && !save->writable) {
+        rc = bwi_error_set(err, BW_E_TIMEOUT, "save %s: its tensors may not be written yet%s%s; it goes on",
+                           save->stats.id, save->held_up[0] ? ", and " : "", save->held_up);
+    }
+    bwi_engine_unlock(save->ck);
+    return rc;
+}
+
 enum bw_level bw_save_level(struct bw_save *save) {
     if (!save || !bwi_host_is_here(&save->ck->host)) return BW_LEVEL_NONE;
     bwi_engine_lock(save->ck);

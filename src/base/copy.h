@@ -11,5 +11,8 @@
 void bwi_copy_past_cache(void *dst, const void *src, size_t n);
 /* The same with no more than every processor of the architecture has; what the other is chosen over. */
 void bwi_copy_past_cache_baseline(void *dst, const void *src, size_t n);
+/* A copy that no sanitizer looks at: of memory whose owner may have said that there is nothing in it, or that another
+ * thread may write once we let it. n is a multiple of 64. */
+void bwi_copy_blind(void *dst, const void *src, size_t n);
 
 #endif

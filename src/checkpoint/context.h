@@ -8,6 +8,7 @@
 #include "format/id.h"
 #include "io/arena.h"
 #include "io/loop.h"
+#include "io/snapshot.h"
 #include "store/store.h"
 
 enum bwi_tier { BWI_TIER_LOCAL = 0, BWI_TIER_REMOTE = 1, BWI_TIERS = 2 };
@@ -17,7 +18,9 @@ struct bwi_context {
     char run[BWI_NAME_BUF];
     struct bwi_loop *loop;
     struct bwi_env *env;
-    struct bwi_arena *arena;             /* NULL where nothing moves bulk data */
+    struct bwi_arena *arena;         /* NULL where nothing moves bulk data */
+    struct bwi_snapshots *snapshots; /* NULL: saves copy, because: */
+    char snapshots_why_not[96];
     struct bwi_store *tier[BWI_TIERS];   /* tier[LOCAL] may be NULL. tier[REMOTE] is the authority */
     struct bwi_uuid store_id[BWI_TIERS]; /* of their store.json */
     uint64_t writer;                     /* of this handle: random */

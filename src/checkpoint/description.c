@@ -74,8 +74,9 @@ static int take_type(const struct bw_tensor *t, const char *name, struct bwi_ten
         return bwi_error_set(err, BW_E_LIMIT, "tensor %s: %" PRIu32 " dims, the limit is %d", name, t->dims,
                              BWI_DIMS_MAX);
     }
-    if (t->reserved != 0) {
-        return bwi_error_set(err, BW_E_INVALID, "tensor %s: reserved is %" PRIu32 ", expected 0", name, t->reserved);
+    if ((t->flags & ~BW_TENSOR_DEVICE) != 0) {
+        return bwi_error_set(err, BW_E_INVALID, "tensor %s: flags are %#" PRIx32 ", expected BW_TENSOR_DEVICE or 0",
+                             name, t->flags);
     }
     if (t->dims > 0 && t->shape == NULL) {
         return bwi_error_set(err, BW_E_INVALID, "tensor %s: shape is NULL, expected %" PRIu32 " sizes", name, t->dims);

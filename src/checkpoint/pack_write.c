@@ -81,6 +81,7 @@ struct pack {
 };
 
 enum write_state {
+    WRITE_FREEZE, /* the memory is being write-protected */
     WRITE_RUN,
     WRITE_SETTLE, /* failed or cancelled: waits for what is in flight */
     WRITE_ABORT,
@@ -114,11 +115,22 @@ static int fail(struct bwi_pack_write *w, size_t pack, const struct bw_error *ca
     return bwi_error_copy(&w->task.error, &e);
 }
 
-static void set_captured(struct bwi_pack_write *w) {
-    if (w->captured) return;
-    w->captured = true;
+/* Nothing reads the memory any more. false: what was read of it is worth nothing. */
+static bool set_captured(struct bwi_pack_write *w) {
+    if (w->captured) return true;
+    bwi_cow_end(&w->frozen);
+    w->captured = w->writable = true;
     w->captured_ns = bwi_loop_now_ns(w->task.loop);
     if (w->task.parent != NULL) bwi_task_wake(w->task.parent);
+    return !w->frozen.lost;
+}
+
+static int fail_lost(struct bwi_pack_write *w) {
+    bwi_error_set(&w->task.error, BW_E_IO,
+                  "a write to the tensors had waited for too long until they were captured: they were given free, and "
+                  "the save is lost");
+    bwi_error_stage(&w->task.error, BW_STAGE_CAPTURE);
+    return BW_E_IO;
 }
 
 /* ---- packs ---- */
@@ -373,7 +385,8 @@ static void slot_start_hash(struct bwi_pack_write *w, struct slot *s) {
 
 static bool slot_captured(struct bwi_pack_write *w, struct slot *s) {
     const struct pack *p = pack_open(w->w, s->pack);
-    if (p == NULL || w->w->writing >= (w->w->uncaptured > 0 ? WRITES_WHILE_CAPTURING : WRITES_MAX)) return false;
+    const bool copying_comes_first = w->w->uncaptured > 0 && !w->writable;
+    if (p == NULL || w->w->writing >= (copying_comes_first ? WRITES_WHILE_CAPTURING : WRITES_MAX)) return false;
     w->w->writing++;
     bwi_call_prepare(&s->call, BWI_STORE_WRITE, NULL);
     s->call.op.upload = p->upload;
@@ -416,11 +429,35 @@ static bool slot_step(struct bwi_pack_write *w, struct slot *s) {
 
 /* ---- the task ---- */
 
+static enum bwi_step write_freeze(struct bwi_pack_write *w) {
+    if (w->frozen.ctx == NULL) {
+        w->frozen.ctx = w->ctx;
+        w->frozen.plan = w->plan;
+        bwi_cow_start(&w->frozen, &w->task);
+    }
+    if (w->frozen.task.running) return BWI_STEP_WAIT;
+    w->writable = w->frozen.frozen;
+    if (w->writable && w->task.parent != NULL) bwi_task_wake(w->task.parent);
+    w->w->state = WRITE_RUN;
+    return BWI_STEP_AGAIN;
+}
+
+/* Nobody wakes this task when the memory is given free: it looks. */
+#define LOST_LOOK_NS (100 * BWI_NS_PER_MS)
+
+static void watch_frozen(struct bwi_pack_write *w) {
+    if (w->captured || !w->frozen.frozen) return;
+    if (bwi_cow_is_lost(&w->frozen)) (void)fail_lost(w);
+    bwi_task_wake_at(&w->task, bwi_loop_now_ns(w->task.loop) + LOST_LOOK_NS);
+}
+
 static enum bwi_step write_run(struct bwi_pack_write *w) {
     struct bwi_pack_writer *k = w->w;
     bool moved = false;
     if (w->task.cancel)
         (void)bwi_error_set(&w->task.error, BW_E_CANCELLED, "the save was cancelled while it was written");
+    else
+        watch_frozen(w);
     for (size_t i = 0; i < OPEN && w->task.error.status == 0; i++) moved |= pack_step(w, &k->packs[i]);
     for (size_t i = 0; i < k->slot_count && w->task.error.status == 0; i++) moved |= slot_step(w, &k->slots[i]);
     if (w->task.error.status != 0) {
@@ -430,7 +467,10 @@ static enum bwi_step write_run(struct bwi_pack_write *w) {
     moved |= pack_begin(w);
     while (slot_begin(w)) moved = true;
     while (batch_start(w)) moved = true;
-    if (k->uncaptured == 0) set_captured(w);
+    if (k->uncaptured == 0 && !set_captured(w)) {
+        (void)fail_lost(w);
+        return BWI_STEP_AGAIN;
+    }
     if (k->finished == w->plan->pack_count) return BWI_STEP_END;
     return moved ? BWI_STEP_AGAIN : BWI_STEP_WAIT;
 }
@@ -463,7 +503,7 @@ static enum bwi_step write_settle(struct bwi_pack_write *w) {
         capturing |= k->slots[i].state == SLOT_CAPTURE;
     }
     for (size_t i = 0; i < OPEN; i++) settled &= pack_settle(w, &k->packs[i]);
-    if (!capturing) set_captured(w); /* nothing reads the memory any more */
+    if (!capturing) (void)set_captured(w);
     if (!settled) return BWI_STEP_WAIT;
     k->state = WRITE_ABORT;
     return BWI_STEP_AGAIN;
@@ -490,6 +530,7 @@ static enum bwi_step write_aborted(struct bwi_pack_write *w) {
 static enum bwi_step write_step(struct bwi_task *t) {
     struct bwi_pack_write *w = bwi_container_of(t, struct bwi_pack_write, task);
     switch (w->w->state) {
+    case WRITE_FREEZE: return write_freeze(w);
     case WRITE_RUN: return write_run(w);
     case WRITE_SETTLE: return write_settle(w);
     case WRITE_ABORT: return write_abort(w);
@@ -530,7 +571,8 @@ static int make_writer(struct bwi_pack_write *w, struct bw_error *err) {
 }
 
 int bwi_pack_write_start(struct bwi_pack_write *w, struct bwi_task *parent, struct bw_error *err) {
-    w->captured = false;
+    w->captured = w->writable = false;
+    w->frozen = (struct bwi_cow){0};
     w->captured_ns = w->arena_wait_ns = w->objects = 0;
     w->headers = NULL;
     w->w = NULL;
@@ -539,6 +581,7 @@ int bwi_pack_write_start(struct bwi_pack_write *w, struct bwi_task *parent, stru
     if (rc != 0) return rc;
     w->w->store = w->ctx->tier[w->tier];
     w->w->uncaptured = w->plan->chunk_count;
+    w->w->state = w->cow ? WRITE_FREEZE : WRITE_RUN;
     for (size_t i = 0; i < w->w->slot_count; i++) {
         struct slot *s = &w->w->slots[i];
         s->owner = w;

@@ -20,7 +20,8 @@ struct bwi_tensor_source {
     uint64_t bytes;               /* of the box */
     uint32_t replica_index, replica_count;
     uint64_t replica_group;
-    bool mine; /* this rank writes it; set by bwi_description_own */
+    bool device; /* somebody else may write it while it is captured */
+    bool mine;   /* this rank writes it; set by bwi_description_own */
 };
 struct bwi_blob_source {
     char *name;
@@ -75,6 +76,7 @@ struct bwi_item_source {
     const struct bwi_tensor_source *tensor; /* NULL: a blob */
     const struct bwi_blob_source *blob;
 };
+struct bwi_cow;
 struct bwi_plan {
     struct bwi_layout layout; /* borrows names from the description */
     struct bwi_buf layout_bytes;
@@ -89,6 +91,7 @@ struct bwi_plan {
     struct bwi_pack_plan *packs; /* none if there is not a byte */
     size_t pack_count;
     uint64_t raw_bytes, stored_bytes;
+    const struct bwi_cow *cow; /* where the memory is write-protected: what takes bytes as they were; else NULL */
 };
 /* From a description in which `mine` is set. The description must outlive the plan. extent_bytes: BWI_EXTENT_BYTES but
  * in tests. pack_bytes: a pack is closed before it grows above this (one tensor that is larger still goes whole into
@@ -109,6 +112,8 @@ struct bwi_strided {
     const int64_t *stride; /* bytes */
 };
 void bwi_scatter(const struct bwi_strided *d, uint64_t from, uint64_t n, const uint8_t *src);
+/* The elements of its box lie one behind the other, without gaps. */
+bool bwi_tensor_is_contiguous(const struct bwi_tensor_source *s);
 /* Fills one chunk: gathers all its pieces into `dst` (chunk->bytes) and zeroes the gaps. */
 void bwi_plan_fill(const struct bwi_plan *p, const struct bwi_chunk *c, uint8_t *dst);
 /* Hashes each piece of a chunk that was filled into content.extents and places. */

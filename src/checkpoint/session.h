@@ -39,6 +39,7 @@ struct bwi_session_config {
     uint64_t open_deadline_ns;
     uint64_t local_quota_bytes;
     uint64_t drain_bytes_per_s;
+    bool cow; /* write-protect the tensors instead of copying them at once */
     struct bw_retention retention;
     uint32_t extent_bytes; /* BWI_EXTENT_BYTES but in tests */
     uint64_t pack_bytes;
@@ -73,6 +74,7 @@ struct bwi_save {
     struct bwi_id id; /* id.tri is set at start */
     enum bwi_save_state state;
     enum bw_level level; /* highest that is true */
+    bool writable;       /* the memory may be written, though not yet go away */
     bool captured;       /* the memory is not read any more */
     bool started, released, cancelled;
     bool outcome_set; /* the history has decided */

@@ -2,6 +2,7 @@
 /* One save, from its beginning to its end. doc/flows/save.md; the states are its steps. */
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "base/vec.h"
@@ -95,17 +96,40 @@ static int start_write(struct bwi_save *v, struct bw_error *err) {
                                        .id = v->id,
                                        .group = v->session->group,
                                        .fan_out = v->session->fan_out,
+                                       .cow = v->session->cfg.cow,
                                        .hold = two_tiers(v)};
     int rc = bwi_pack_write_start(&v->write, &v->task, err);
     if (rc < 0) v->captured = true;
     return rc;
 }
 
+static void note_capture(struct bwi_save *v) {
+    const struct bwi_cow *c = &v->write.frozen;
+    struct bw_save_stats *t = &v->stats;
+    t->copied_bytes = c->copied_bytes;
+    t->writes_caught = c->stats.faults;
+    t->writes_waited = c->stats.waits;
+    t->write_wait_max_ns = c->stats.wait_max_ns;
+    t->protect_ns = c->stats.protect_ns;
+    bwi_format(t->capture_why, sizeof t->capture_why, "%s", c->why_not);
+}
+
+static void watch_writable(struct bwi_save *v) {
+    if (v->writable || !v->write.writable) return;
+    v->writable = true;
+    v->stats.stall_ns = bwi_max_u64(now(v) - v->start_ns, 1);
+    if (v->write.frozen.ran) bwi_format(v->stats.capture_mode, sizeof v->stats.capture_mode, "cow");
+    note_capture(v);
+}
+
 static void watch_capture(struct bwi_save *v) {
+    watch_writable(v);
     if (v->captured || !v->write.captured || v->write.task.error.status < 0) return;
     v->captured = true;
     v->stats.arena_wait_ns = v->write.arena_wait_ns;
+    note_capture(v);
     bwi_session_level(v, BW_CAPTURED);
+    if (!v->write.frozen.ran) v->stats.stall_ns = v->stats.capture_ns;
 }
 
 /* Layout, content and placement with room to spare, and a block for each object and directory: without them a disk that

@@ -261,6 +261,10 @@ struct bwi_os *bwi_io_os(struct bwi_io *io) {
     return io->os;
 }
 
+unsigned bwi_io_threads(const struct bwi_io *io) {
+    return bwi_pool_threads(io->pool);
+}
+
 unsigned bwi_io_in_flight(const struct bwi_io *io) {
     return io->in_flight;
 }

@@ -56,6 +56,7 @@ unsigned bwi_io_reap(struct bwi_io *io, uint64_t deadline_ns);
 /* Makes a reap that waits return. Any thread. */
 void bwi_io_wake(struct bwi_io *io);
 struct bwi_os *bwi_io_os(struct bwi_io *io);
+unsigned bwi_io_threads(const struct bwi_io *io);    /* workers */
 unsigned bwi_io_in_flight(const struct bwi_io *io);  /* submitted and not yet delivered; loop's thread */
 const char *bwi_io_backend(const struct bwi_io *io); /* "io_uring", "threads" */
 const char *bwi_io_why_not(const struct bwi_io *io); /* there is no ring; "": there is one */

@@ -180,6 +180,10 @@ int bwi_pool_open(struct bwi_os *os, unsigned threads, int wake_fd, struct bwi_p
     return 0;
 }
 
+unsigned bwi_pool_threads(const struct bwi_pool *p) {
+    return p->threads;
+}
+
 void bwi_pool_close(struct bwi_pool *p) {
     if (!p) return;
     bwi_mutex_lock(&p->lock);

@@ -18,6 +18,17 @@ static void library_signals(sigset_t *ret) {
     for (unsigned i = 0; i < sizeof own / sizeof own[0]; i++) (void)sigdelset(ret, own[i]);
 }
 
+/* With a guard page, whatever the application's default is: so no mapping reaches from below a stack of ours into it.
+ */
+static int create(struct bwi_thread *t, void *(*run)(void *), void *arg) {
+    pthread_attr_t attr;
+    int rc = pthread_attr_init(&attr);
+    if (rc != 0) return rc;
+    rc = pthread_create(&t->id, &attr, run, arg);
+    (void)pthread_attr_destroy(&attr);
+    return rc;
+}
+
 int bwi_thread_start(struct bwi_thread *t, const char *name, void *(*run)(void *), void *arg) {
     t->started = false;
     sigset_t blocked;
@@ -26,7 +37,7 @@ int bwi_thread_start(struct bwi_thread *t, const char *name, void *(*run)(void *
     /* A thread starts with the mask of the one that makes it, so there is no moment at which a signal could get in. */
     int rc = pthread_sigmask(SIG_BLOCK, &blocked, &before);
     if (rc != 0) return -rc;
-    rc = pthread_create(&t->id, NULL, run, arg);
+    rc = create(t, run, arg);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc != 0) return -rc;
     t->started = true;

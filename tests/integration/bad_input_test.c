@@ -193,7 +193,7 @@ static void wrong_tensors_are_named(void **state) {
     TENSOR_FAILS(t.data = NULL, BW_E_INVALID, "\"layer.weight\": data is NULL, expected 48 bytes");
     TENSOR_FAILS(t.shape = NULL, BW_E_INVALID, "shape is NULL");
     TENSOR_FAILS((t.dims = 17, t.shape = sixteen), BW_E_LIMIT, "17 dims");
-    TENSOR_FAILS(t.reserved = 1, BW_E_INVALID, "reserved");
+    TENSOR_FAILS(t.flags = 2, BW_E_INVALID, "flags are 0x2");
     TENSOR_FAILS(t.shape = huge, BW_E_INVALID, "do not fit");
     TENSOR_FAILS(t.offset = beside, BW_E_INVALID, "offset 1 in dimension 0 without an extent");
     TENSOR_FAILS(t.extent = much, BW_E_INVALID, "in dimension 1 is above the shape's 4");

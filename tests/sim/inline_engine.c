@@ -77,6 +77,11 @@ struct bwi_os *bwi_io_os(struct bwi_io *io) {
     return io->os;
 }
 
+unsigned bwi_io_threads(const struct bwi_io *io) {
+    (void)io;
+    return 1;
+}
+
 unsigned bwi_io_in_flight(const struct bwi_io *io) {
     return io->in_flight;
 }

@@ -157,8 +157,8 @@ static void members_that_are_wrong_are_named(void **state) {
     t = plain("w", 2, NULL);
     refuse(&t, BW_E_INVALID, "tensor \"w\": shape is NULL, expected 2 sizes");
     t = plain("w", 2, shape);
-    t.reserved = 7;
-    refuse(&t, BW_E_INVALID, "tensor \"w\": reserved is 7, expected 0");
+    t.flags = 6;
+    refuse(&t, BW_E_INVALID, "tensor \"w\": flags are 0x6, expected BW_TENSOR_DEVICE or 0");
     t = plain("w", 2, shape);
     t.data = NULL;
     refuse(&t, BW_E_INVALID, "tensor \"w\": data is NULL, expected 128 bytes");

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "checkpoint/cow.h"
+#include "base/checked.h"
+#include "base/copy.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "base/vec.h"
+#include <errno.h>
+#include <string.h>
+
+#define AREA_SHARE 2u /* the part of the arena that may be taken; the rest is for the chunks */
+
+static enum bwi_step give_up(struct bwi_cow *c, const char *why) {
+    bwi_cow_end(c);
+    bwi_format(c->why_not, sizeof c->why_not, "%s", why);
+    return BWI_STEP_END;
+}
+
+/* ---- what is to be captured ---- */
+
+static size_t item_count(const struct bwi_plan *p) {
+    return (size_t)p->layout.box_count + p->layout.blob_count;
+}
+
+static const uint8_t *item_memory(const struct bwi_item_source *item, uint64_t *bytes) {
+    *bytes = item->tensor != NULL ? item->tensor->bytes : item->blob->bytes;
+    return item->tensor != NULL ? item->tensor->data : item->blob->data;
+}
+
+/* Contiguous memory that no device writes. */
+static bool may_protect(const struct bwi_item_source *item) {
+    return item->tensor == NULL || (!item->tensor->device && bwi_tensor_is_contiguous(item->tensor));
+}
+
+/* Sorts the items into ranges to be protected and those to be copied. Each extent of an item is filled once, so each
+ * range is copied once. */
+static int collect(struct bwi_cow *c) {
+    const struct bwi_plan *p = c->plan;
+    const size_t count = item_count(p);
+    c->ranges = bwi_calloc(count + 1, sizeof *c->ranges);
+    c->staged = bwi_calloc(count + 1, sizeof *c->staged);
+    if (c->ranges == NULL || c->staged == NULL) return BW_E_NOMEM;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t bytes;
+        const uint8_t *from = item_memory(&p->items[i], &bytes);
+        if (bytes == 0) continue;
+        if (may_protect(&p->items[i]))
+            c->ranges[c->range_count++] = (struct bwi_range){(uintptr_t)from, (uintptr_t)from + bytes};
+        else
+            c->staged_bytes += bwi_round_up(bytes, 64);
+    }
+    return 0;
+}
+
+/* ---- the area ---- */
+
+static void granted(struct bwi_arena_wait *w) {
+    (void)w;
+}
+
+/* At once or not at all: whoever waited here would keep the caller waiting. What is there besides what has to be copied
+ * is for writers; half of what one would like is good enough, and so on. */
+static bool take_area(struct bwi_cow *c, uint64_t copied, uint64_t hull_bytes) {
+    const uint64_t most = bwi_arena_budget(c->ctx->arena) / AREA_SHARE;
+    const uint64_t least = copied + BWI_SNAPSHOT_AREA_MIN;
+    uint64_t want = bwi_min_u64(most, copied + hull_bytes + hull_bytes / 8 + BWI_SNAPSHOT_AREA_MIN);
+    for (; want >= least; want = copied + (want - copied) / 2) {
+        c->area = (struct bwi_arena_wait){.bytes = (size_t)bwi_round_up(want, BWI_ARENA_ALIGN), .granted = granted};
+        bwi_arena_acquire(c->ctx->arena, &c->area);
+        if (c->area.ptr != NULL) return true;
+        bwi_arena_cancel(c->ctx->arena, &c->area);
+        if (want == least) break;
+    }
+    return false;
+}
+
+static uint64_t place_items(struct bwi_cow *c) {
+    uint64_t at = 0;
+    for (size_t i = 0; i < item_count(c->plan); i++) {
+        uint64_t bytes;
+        (void)item_memory(&c->plan->items[i], &bytes);
+        if (bytes == 0 || may_protect(&c->plan->items[i])) continue;
+        c->staged[i] = c->area.ptr + at;
+        at += bwi_round_up(bytes, 64);
+    }
+    return bwi_round_up(at, BWI_PAGE);
+}
+
+/* ---- the work ---- */
+
+/* On a worker. */
+static void work(struct bwi_io_req *r) {
+    const struct bwi_cow_part *part = r->user;
+    struct bwi_cow *c = part->owner;
+    r->result = bwi_snapshot_work(c->snapshots, part->number, c->parts);
+    for (size_t i = part->number; i < item_count(c->plan); i += c->parts)
+        if (c->staged[i] != NULL)
+            bwi_gather(c->plan->items[i].tensor, 0, c->plan->items[i].tensor->bytes,
+                       c->area.ptr + (c->staged[i] - c->area.ptr));
+}
+
+static void worked(struct bwi_io_req *r) {
+    const struct bwi_cow_part *part = r->user;
+    part->owner->task.pending--;
+    bwi_task_wake(&part->owner->task);
+}
+
+static enum bwi_step start_work(struct bwi_cow *c) {
+    struct bwi_io *io = bwi_loop_io(c->ctx->loop);
+    const uint64_t items = place_items(c);
+    bwi_snapshot_begin(c->snapshots, c->area.ptr + items, c->area.bytes - (size_t)items);
+    c->parts = (unsigned)bwi_min_u64(bwi_io_threads(io), BWI_COW_PARTS);
+    for (unsigned i = 0; i < c->parts; i++) {
+        c->part[i] = (struct bwi_cow_part){c, i, {.kind = BWI_IO_CALL, .call = work, .done = worked}};
+        c->part[i].req.user = &c->part[i];
+        c->task.pending++;
+        bwi_io_submit(io, &c->part[i].req);
+    }
+    return BWI_STEP_WAIT;
+}
+
+static enum bwi_step prepare(struct bwi_cow *c) {
+    struct bwi_snapshot_need need;
+    struct bw_error e = BW_ERROR_INIT;
+    if (c->ctx->snapshots == NULL) return give_up(c, c->ctx->snapshots_why_not);
+    if (bwi_snapshots_busy(c->ctx->snapshots)) return give_up(c, "another save is being captured");
+    if (collect(c) < 0) return give_up(c, "out of memory");
+    if (bwi_snapshot_prepare(c->ctx->snapshots, c->ranges, c->range_count, &need, &e) < 0) return give_up(c, e.message);
+    c->snapshots = c->ctx->snapshots;
+    c->copied_bytes = c->staged_bytes + need.edge_bytes;
+    if (need.inside_bytes <= c->copied_bytes) return give_up(c, "most of the memory cannot be write-protected");
+    if (!take_area(c, bwi_round_up(c->staged_bytes, BWI_PAGE) + need.edge_bytes, need.hull_bytes))
+        return give_up(c, "the memory budget has no room for it now");
+    return start_work(c);
+}
+
+static enum bwi_step frozen(struct bwi_cow *c) {
+    int64_t rc = 0;
+    for (unsigned i = 0; i < c->parts && rc == 0; i++) rc = c->part[i].req.result;
+    if (rc == -EDOM) return give_up(c, "protecting this memory is as dear as copying it");
+    if (rc < 0) {
+        char why[96];
+        bwi_format(why, sizeof why, "write-protecting: %s", strerror((int)-rc));
+        return give_up(c, why);
+    }
+    c->frozen = c->ran = true;
+    c->plan->cow = c;
+    return BWI_STEP_END;
+}
+
+static enum bwi_step cow_step(struct bwi_task *t) {
+    struct bwi_cow *c = bwi_container_of(t, struct bwi_cow, task);
+    if (t->pending > 0) return BWI_STEP_WAIT;
+    return c->parts == 0 ? prepare(c) : frozen(c);
+}
+
+void bwi_cow_start(struct bwi_cow *c, struct bwi_task *parent) {
+    c->task.step = cow_step;
+    c->task.name = "copy on write";
+    bwi_task_start(c->ctx->loop, &c->task, parent);
+}
+
+void bwi_cow_copy(const struct bwi_cow *c, const struct bwi_piece *piece, uint8_t *dst) {
+    uint64_t bytes;
+    const uint8_t *memory = item_memory(&c->plan->items[piece->item], &bytes);
+    if (c->staged[piece->item] != NULL)
+        bwi_copy_past_cache(dst, c->staged[piece->item] + piece->item_offset, piece->bytes);
+    else
+        bwi_snapshot_copy(c->snapshots, dst, memory + piece->item_offset, piece->bytes);
+}
+
+bool bwi_cow_is_lost(const struct bwi_cow *c) {
+    return c->lost || (c->frozen && bwi_snapshot_lost(c->snapshots));
+}
+
+void bwi_cow_end(struct bwi_cow *c) {
+    if (c->snapshots != NULL) {
+        bwi_snapshot_end(c->snapshots, &c->stats);
+        c->lost = c->frozen && bwi_snapshot_lost(c->snapshots);
+    }
+    c->snapshots = NULL;
+    c->frozen = false;
+    if (c->plan != NULL) c->plan->cow = NULL;
+    if (c->area.ptr != NULL) bwi_arena_release(c->ctx->arena, c->area.ptr, c->area.bytes);
+    c->area.ptr = NULL;
+    bwi_free(c->ranges);
+    bwi_free(c->staged);
+    c->ranges = NULL;
+    c->staged = NULL;
+}
