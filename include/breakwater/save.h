@@ -8,7 +8,7 @@
  *     bw_save_tensor(save, &tensor, &err);             (describes memory; copies nothing)
  *     bw_save_blob(save, "rng", bytes, n, &err);
  *     bw_save_start(save, &err);                       (returns at once)
- *     bw_save_wait(save, BW_CAPTURED, 60000, &err);    (now the tensors may change)
+ *     bw_save_wait_writable(save, 60000, &err);        (now the tensors may change)
  *     ... train ...
  *     bw_save_wait(save, BW_COMMITTED, 600000, &err);  (optional: close waits too)
  *     bw_save_release(save);
@@ -156,9 +156,10 @@ BW_API int bw_save_blob(struct bw_save *save, const char *name, const void *byte
 BW_API int bw_save_metadata(struct bw_save *save, const char *json, struct bw_error *err);
 
 /**
- * Starts the save and returns at once. From here to CAPTURED nobody may change what was
- * described. BW_E_INVALID if tensors or blobs contradict each other; BW_E_NOSPACE is found
- * later, in the background.
+ * Starts the save and returns at once. From here until bw_save_wait_writable has returned nobody may
+ * change what was described, and until CAPTURED it must stay where it is. BW_E_INVALID if tensors or
+ * blobs contradict each other; BW_E_NOSPACE is found later, in the background, and so is all that
+ * planning finds (BW_E_LIMIT, BW_E_NOMEM) with BW_CAPTURE_COW: the waits say so.
  */
 BW_API int bw_save_start(struct bw_save *save, struct bw_error *err);
 

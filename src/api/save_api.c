@@ -33,7 +33,7 @@ static void try_begin(struct bw_checkpointer *ck, struct bwi_command *c) {
     b->outer->inner = b->inner;
     bwi_id_text(&b->inner->id, b->inner->stats.id);
     b->inner->stats.step = b->step;
-    bwi_format(b->inner->stats.capture_mode, sizeof b->inner->stats.capture_mode, "copy");
+    bwi_format(b->inner->stats.capture_mode, sizeof b->inner->stats.capture_mode, "copy"); /* until it is known */
 }
 
 /* Waits until fewer saves are in flight. */

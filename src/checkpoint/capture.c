@@ -125,10 +125,6 @@ static struct run next_run(const struct grid *g, struct place *at, uint64_t n) {
 
 /* ---- boxes ---- */
 
-bool bwi_tensor_is_contiguous(const struct bwi_tensor_source *s) {
-    return grid_of(s->dims, bw_dtype_bytes(s->dtype), s->extent, s->stride).dims == 0;
-}
-
 void bwi_gather(const struct bwi_tensor_source *s, uint64_t from, uint64_t n, uint8_t *dst) {
     if (n == 0) return;
     const struct grid g = grid_of(s->dims, bw_dtype_bytes(s->dtype), s->extent, s->stride);
@@ -166,7 +162,7 @@ void bwi_plan_fill(const struct bwi_plan *p, const struct bwi_chunk *c, uint8_t 
         const uint64_t at = piece->pack_offset - c->pack_offset;
         memset(dst + done, 0, (size_t)(at - done));
         if (p->cow != NULL)
-            bwi_cow_copy(p->cow, piece, dst + at);
+            bwi_cow_copy(p->cow, item, piece->item_offset, piece->bytes, dst + at);
         else if (item->tensor != NULL)
             bwi_gather(item->tensor, piece->item_offset, piece->bytes, dst + at);
         else

@@ -18,33 +18,38 @@ static enum bwi_step give_up(struct bwi_cow *c, const char *why) {
 
 /* ---- what is to be captured ---- */
 
-static size_t item_count(const struct bwi_plan *p) {
-    return (size_t)p->layout.box_count + p->layout.blob_count;
+/* Tensors that this rank writes, then blobs: under one number. */
+static size_t source_count(const struct bwi_description *d) {
+    return d->tensor_count + d->blob_count;
 }
 
-static const uint8_t *item_memory(const struct bwi_item_source *item, uint64_t *bytes) {
-    *bytes = item->tensor != NULL ? item->tensor->bytes : item->blob->bytes;
-    return item->tensor != NULL ? item->tensor->data : item->blob->data;
+static const uint8_t *memory_of(const struct bwi_description *d, size_t source, uint64_t *bytes) {
+    if (source < d->tensor_count) {
+        *bytes = d->tensors[source].mine ? d->tensors[source].bytes : 0;
+        return d->tensors[source].data;
+    }
+    *bytes = d->blobs[source - d->tensor_count].bytes;
+    return d->blobs[source - d->tensor_count].data;
 }
 
 /* Contiguous memory that no device writes. */
-static bool may_protect(const struct bwi_item_source *item) {
-    return item->tensor == NULL || (!item->tensor->device && bwi_tensor_is_contiguous(item->tensor));
+static bool may_protect(const struct bwi_description *d, size_t source) {
+    return source >= d->tensor_count || (!d->tensors[source].device && d->tensors[source].contiguous);
 }
 
-/* Sorts the items into ranges to be protected and those to be copied. Each extent of an item is filled once, so each
- * range is copied once. */
+/* Sorts the sources into ranges to be protected and those to be copied. Each extent is filled once, so each range is
+ * copied once (of tensors that are one, one is: then the unit is opened in the end, not before). */
 static int collect(struct bwi_cow *c) {
-    const struct bwi_plan *p = c->plan;
-    const size_t count = item_count(p);
+    const struct bwi_description *d = c->description;
+    const size_t count = source_count(d);
     c->ranges = bwi_calloc(count + 1, sizeof *c->ranges);
     c->staged = bwi_calloc(count + 1, sizeof *c->staged);
     if (c->ranges == NULL || c->staged == NULL) return BW_E_NOMEM;
     for (size_t i = 0; i < count; i++) {
         uint64_t bytes;
-        const uint8_t *from = item_memory(&p->items[i], &bytes);
+        const uint8_t *from = memory_of(d, i, &bytes);
         if (bytes == 0) continue;
-        if (may_protect(&p->items[i]))
+        if (may_protect(d, i))
             c->ranges[c->range_count++] = (struct bwi_range){(uintptr_t)from, (uintptr_t)from + bytes};
         else
             c->staged_bytes += bwi_round_up(bytes, 64);
@@ -74,12 +79,12 @@ static bool take_area(struct bwi_cow *c, uint64_t copied, uint64_t hull_bytes) {
     return false;
 }
 
-static uint64_t place_items(struct bwi_cow *c) {
+static uint64_t place_copies(struct bwi_cow *c) {
     uint64_t at = 0;
-    for (size_t i = 0; i < item_count(c->plan); i++) {
+    for (size_t i = 0; i < source_count(c->description) && at < c->staged_bytes; i++) {
         uint64_t bytes;
-        (void)item_memory(&c->plan->items[i], &bytes);
-        if (bytes == 0 || may_protect(&c->plan->items[i])) continue;
+        (void)memory_of(c->description, i, &bytes);
+        if (bytes == 0 || may_protect(c->description, i)) continue;
         c->staged[i] = c->area.ptr + at;
         at += bwi_round_up(bytes, 64);
     }
@@ -93,10 +98,9 @@ static void work(struct bwi_io_req *r) {
     const struct bwi_cow_part *part = r->user;
     struct bwi_cow *c = part->owner;
     r->result = bwi_snapshot_work(c->snapshots, part->number, c->parts);
-    for (size_t i = part->number; i < item_count(c->plan); i += c->parts)
+    for (size_t i = part->number; c->staged_bytes > 0 && i < source_count(c->description); i += c->parts)
         if (c->staged[i] != NULL)
-            bwi_gather(c->plan->items[i].tensor, 0, c->plan->items[i].tensor->bytes,
-                       c->area.ptr + (c->staged[i] - c->area.ptr));
+            bwi_gather(&c->description->tensors[i], 0, c->description->tensors[i].bytes, c->staged[i]);
 }
 
 static void worked(struct bwi_io_req *r) {
@@ -107,8 +111,8 @@ static void worked(struct bwi_io_req *r) {
 
 static enum bwi_step start_work(struct bwi_cow *c) {
     struct bwi_io *io = bwi_loop_io(c->ctx->loop);
-    const uint64_t items = place_items(c);
-    bwi_snapshot_begin(c->snapshots, c->area.ptr + items, c->area.bytes - (size_t)items);
+    const uint64_t copies = place_copies(c);
+    bwi_snapshot_begin(c->snapshots, c->area.ptr + copies, c->area.bytes - (size_t)copies);
     c->parts = (unsigned)bwi_min_u64(bwi_io_threads(io), BWI_COW_PARTS);
     for (unsigned i = 0; i < c->parts; i++) {
         c->part[i] = (struct bwi_cow_part){c, i, {.kind = BWI_IO_CALL, .call = work, .done = worked}};
@@ -144,7 +148,7 @@ static enum bwi_step frozen(struct bwi_cow *c) {
         return give_up(c, why);
     }
     c->frozen = c->ran = true;
-    c->plan->cow = c;
+    c->protect_ns = bwi_snapshot_protect_ns(c->snapshots);
     return BWI_STEP_END;
 }
 
@@ -160,13 +164,17 @@ void bwi_cow_start(struct bwi_cow *c, struct bwi_task *parent) {
     bwi_task_start(c->ctx->loop, &c->task, parent);
 }
 
-void bwi_cow_copy(const struct bwi_cow *c, const struct bwi_piece *piece, uint8_t *dst) {
-    uint64_t bytes;
-    const uint8_t *memory = item_memory(&c->plan->items[piece->item], &bytes);
-    if (c->staged[piece->item] != NULL)
-        bwi_copy_past_cache(dst, c->staged[piece->item] + piece->item_offset, piece->bytes);
+void bwi_cow_copy(const struct bwi_cow *c, const struct bwi_item_source *item, uint64_t offset, uint32_t bytes,
+                  uint8_t *dst) {
+    const struct bwi_description *d = c->description;
+    const size_t source =
+        item->tensor != NULL ? (size_t)(item->tensor - d->tensors) : d->tensor_count + (size_t)(item->blob - d->blobs);
+    uint64_t all;
+    const uint8_t *memory = memory_of(d, source, &all);
+    if (c->staged[source] != NULL)
+        bwi_copy_past_cache(dst, c->staged[source] + offset, bytes);
     else
-        bwi_snapshot_copy(c->snapshots, dst, memory + piece->item_offset, piece->bytes);
+        bwi_snapshot_copy(c->snapshots, dst, memory + offset, bytes);
 }
 
 bool bwi_cow_is_lost(const struct bwi_cow *c) {
@@ -180,7 +188,6 @@ void bwi_cow_end(struct bwi_cow *c) {
     }
     c->snapshots = NULL;
     c->frozen = false;
-    if (c->plan != NULL) c->plan->cow = NULL;
     if (c->area.ptr != NULL) bwi_arena_release(c->ctx->arena, c->area.ptr, c->area.bytes);
     c->area.ptr = NULL;
     bwi_free(c->ranges);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Capturing by write-protection: a task that looks at a plan's memory, copies what cannot be protected into a part of
- * the arena, and protects the rest. Once it has ended with `frozen` set, the caller may write to all of it, and
+/* Capturing by write-protection: a task that looks at a description's memory, copies what cannot be protected into a
+ * part of the arena, and protects the rest. Once it has ended with `frozen` set, the caller may write to all of it, and
  * bwi_plan_fill takes the bytes as they were. doc/flows/capture.md.
  *
  * Where the memory, the kernel or the arena do not allow it, or where it is not worth it, `frozen` stays false and
@@ -24,27 +24,29 @@ struct bwi_cow {
     struct bwi_task task;
     /* in */
     struct bwi_context *ctx;
-    struct bwi_plan *plan;
+    const struct bwi_description *description; /* `mine` is set in it */
     /* out */
     bool frozen; /* until bwi_cow_end */
     bool ran;    /* it was */
     bool lost;   /* after bwi_cow_end: it was given up, and what was filled is worth nothing */
     char why_not[96];
-    uint64_t copied_bytes; /* at once, since they could not be protected */
-    struct bwi_snapshot_stats stats;
+    uint64_t copied_bytes;           /* at once, since they could not be protected */
+    uint64_t protect_ns;             /* how long protecting took */
+    struct bwi_snapshot_stats stats; /* after bwi_cow_end */
     /* inside */
     struct bwi_snapshots *snapshots;
     struct bwi_arena_wait area;
     struct bwi_range *ranges;
     size_t range_count;
-    const uint8_t **staged; /* per item of the layout, where it was copied; NULL: it was not */
-    uint64_t staged_bytes;  /* of them */
+    uint8_t **staged;      /* per tensor, then per blob: where it was copied; NULL: it was not */
+    uint64_t staged_bytes; /* of them */
     unsigned parts;
     struct bwi_cow_part part[BWI_COW_PARTS];
 };
 void bwi_cow_start(struct bwi_cow *c, struct bwi_task *parent);
-/* The bytes of one piece of the plan, as they were. Any thread. */
-void bwi_cow_copy(const struct bwi_cow *c, const struct bwi_piece *piece, uint8_t *dst);
+/* Bytes [offset, offset + bytes) of one item of the plan of that description, as they were. Any thread. */
+void bwi_cow_copy(const struct bwi_cow *c, const struct bwi_item_source *item, uint64_t offset, uint32_t bytes,
+                  uint8_t *dst);
 /* Whether a writer has waited for so long that all was opened. */
 bool bwi_cow_is_lost(const struct bwi_cow *c);
 /* Opens everything and lets go of the arena; nothing may be filling. Idempotent. */

@@ -19,16 +19,29 @@ void bwi_description_init(struct bwi_description *d) {
     *d = (struct bwi_description){0};
 }
 
-void bwi_description_fini(struct bwi_description *d) {
-    if (d == NULL) return;
-    for (size_t i = 0; i < d->tensor_count; i++) bwi_free(d->tensors[i].name);
+static void forget_blobs(struct bwi_description *d) {
     for (size_t i = 0; i < d->blob_count; i++) bwi_free(d->blobs[i].name);
-    bwi_free(d->tensors);
     bwi_free(d->blobs);
-    bwi_map_fini(&d->names);
     bwi_map_fini(&d->blob_names);
     bwi_buf_fini(&d->metadata);
+    d->blobs = NULL;
+    d->blob_count = d->blob_cap = 0;
+}
+
+void bwi_description_fini(struct bwi_description *d) {
+    if (d == NULL) return;
+    forget_blobs(d);
+    for (size_t i = 0; i < bwi_max_u64(d->tensor_count, d->known_count); i++) bwi_free(d->tensors[i].name);
+    bwi_free(d->tensors);
+    bwi_map_fini(&d->names);
     *d = (struct bwi_description){0};
+}
+
+void bwi_description_reset(struct bwi_description *d) {
+    forget_blobs(d);
+    d->known_count = bwi_max_u64(d->tensor_count, d->known_count);
+    d->tensor_count = 0;
+    d->bytes = 0;
 }
 
 /* ---- names ---- */
@@ -37,12 +50,12 @@ static int check_name(const char *noun, const char *name, struct bwi_span *ret, 
     if (name == NULL) return bwi_error_set(err, BW_E_INVALID, "%s: name is NULL, expected UTF-8", noun);
     const struct bwi_span s = bwi_span(name, strnlen(name, BWI_TENSOR_NAME_MAX + 1));
     if (s.len == 0) return bwi_error_set(err, BW_E_INVALID, "%s: name is empty, expected 1 byte or more", noun);
-    const struct bwi_shape_text t = bwi_shape_name_text(s);
     if (s.len > BWI_TENSOR_NAME_MAX) {
-        return bwi_error_set(err, BW_E_LIMIT, "%s %s: name is longer than %d bytes, the limit", noun, t.s,
-                             BWI_TENSOR_NAME_MAX);
+        return bwi_error_set(err, BW_E_LIMIT, "%s %s: name is longer than %d bytes, the limit", noun,
+                             bwi_shape_name_text(s).s, BWI_TENSOR_NAME_MAX);
     }
-    if (!bwi_utf8_valid(s)) return bwi_error_set(err, BW_E_INVALID, "%s %s: name is not valid UTF-8", noun, t.s);
+    if (!bwi_utf8_valid(s))
+        return bwi_error_set(err, BW_E_INVALID, "%s %s: name is not valid UTF-8", noun, bwi_shape_name_text(s).s);
     *ret = s;
     return 0;
 }
@@ -53,7 +66,9 @@ static int check_new(const struct bwi_map *names, const char *noun, struct bwi_s
                          bwi_shape_name_text(name).s);
 }
 
-/* ---- a tensor, member by member; `name` is for messages ---- */
+/* ---- a tensor, member by member; `name` is for messages, which are rare: it is quoted only there ---- */
+
+#define QUOTED(name) bwi_shape_name_text(name).s
 
 static int read_struct(const struct bw_tensor *tensor, struct bw_tensor *ret, struct bw_error *err) {
     if (tensor == NULL) return bwi_error_set(err, BW_E_INVALID, "tensor: NULL, expected a struct bw_tensor");
@@ -66,41 +81,45 @@ static int read_struct(const struct bw_tensor *tensor, struct bw_tensor *ret, st
     return 0;
 }
 
-static int take_type(const struct bw_tensor *t, const char *name, struct bwi_tensor_source *s, struct bw_error *err) {
+static int take_type(const struct bw_tensor *t, struct bwi_span name, struct bwi_tensor_source *s,
+                     struct bw_error *err) {
     if (t->dtype > UINT8_MAX || bw_dtype_bytes((int)t->dtype) == 0) {
-        return bwi_error_set(err, BW_E_INVALID, "tensor %s: unknown dtype %" PRIu32, name, t->dtype);
+        return bwi_error_set(err, BW_E_INVALID, "tensor %s: unknown dtype %" PRIu32, QUOTED(name), t->dtype);
     }
     if (t->dims > BWI_DIMS_MAX) {
-        return bwi_error_set(err, BW_E_LIMIT, "tensor %s: %" PRIu32 " dims, the limit is %d", name, t->dims,
+        return bwi_error_set(err, BW_E_LIMIT, "tensor %s: %" PRIu32 " dims, the limit is %d", QUOTED(name), t->dims,
                              BWI_DIMS_MAX);
     }
     if ((t->flags & ~BW_TENSOR_DEVICE) != 0) {
         return bwi_error_set(err, BW_E_INVALID, "tensor %s: flags are %#" PRIx32 ", expected BW_TENSOR_DEVICE or 0",
-                             name, t->flags);
+                             QUOTED(name), t->flags);
     }
     if (t->dims > 0 && t->shape == NULL) {
-        return bwi_error_set(err, BW_E_INVALID, "tensor %s: shape is NULL, expected %" PRIu32 " sizes", name, t->dims);
+        return bwi_error_set(err, BW_E_INVALID, "tensor %s: shape is NULL, expected %" PRIu32 " sizes", QUOTED(name),
+                             t->dims);
     }
     s->dtype = (uint8_t)t->dtype;
     s->dims = (uint8_t)t->dims;
+    s->device = (t->flags & BW_TENSOR_DEVICE) != 0;
     return 0;
 }
 
-static int take_box(const struct bw_tensor *t, const char *name, struct bwi_tensor_source *s, struct bw_error *err) {
+static int take_box(const struct bw_tensor *t, struct bwi_span name, struct bwi_tensor_source *s,
+                    struct bw_error *err) {
     for (unsigned d = 0; d < s->dims; d++) {
         const uint64_t shape = t->shape[d];
         const uint64_t offset = t->offset == NULL ? 0 : t->offset[d];
         const uint64_t extent = t->extent == NULL ? shape : t->extent[d];
         if (t->extent == NULL && offset != 0) {
             return bwi_error_set(err, BW_E_INVALID,
-                                 "tensor %s: offset %" PRIu64 " in dimension %u without an extent, expected 0", name,
-                                 offset, d);
+                                 "tensor %s: offset %" PRIu64 " in dimension %u without an extent, expected 0",
+                                 QUOTED(name), offset, d);
         }
         if (offset > shape || extent > shape - offset) {
             return bwi_error_set(err, BW_E_INVALID,
                                  "tensor %s: offset %" PRIu64 " + extent %" PRIu64
                                  " in dimension %u is above the shape's %" PRIu64,
-                                 name, offset, extent, d, shape);
+                                 QUOTED(name), offset, extent, d, shape);
         }
         s->shape[d] = shape;
         s->offset[d] = offset;
@@ -109,16 +128,16 @@ static int take_box(const struct bw_tensor *t, const char *name, struct bwi_tens
     return 0;
 }
 
-static int take_bytes(const char *name, struct bwi_tensor_source *s, struct bw_error *err) {
+static int take_bytes(struct bwi_span name, struct bwi_tensor_source *s, struct bw_error *err) {
     uint64_t whole;
     if (!bwi_shape_bytes(s->dtype, s->dims, s->shape, &whole)) {
-        return bwi_error_set(err, BW_E_INVALID, "tensor %s: bytes of the shape %s do not fit 64 bits", name,
+        return bwi_error_set(err, BW_E_INVALID, "tensor %s: bytes of the shape %s do not fit 64 bits", QUOTED(name),
                              bwi_shape_text(s->dtype, s->dims, s->shape).s);
     }
     /* Of a shape that fits every box fits. Signed: addresses are walked by signed strides. */
     if (bwi_shape_bytes(s->dtype, s->dims, s->extent, &s->bytes) && s->bytes <= INT64_MAX) return 0;
-    return bwi_error_set(err, BW_E_INVALID, "tensor %s: bytes of the extent %s do not fit the address space", name,
-                         bwi_shape_text(s->dtype, s->dims, s->extent).s);
+    return bwi_error_set(err, BW_E_INVALID, "tensor %s: bytes of the extent %s do not fit the address space",
+                         QUOTED(name), bwi_shape_text(s->dtype, s->dims, s->extent).s);
 }
 
 static void take_strides(const struct bw_tensor *t, struct bwi_tensor_source *s) {
@@ -151,11 +170,21 @@ static bool reach_of(const struct bwi_tensor_source *s, uint64_t *ret_below, uin
     return true;
 }
 
-static int take_data(const struct bw_tensor *t, const char *name, struct bwi_tensor_source *s, struct bw_error *err) {
+static bool is_contiguous(const struct bwi_tensor_source *s) {
+    uint64_t step = bw_dtype_bytes(s->dtype);
+    for (unsigned d = s->dims; d-- > 0; step *= s->extent[d])
+        if (s->extent[d] > 1 && s->stride[d] != (int64_t)step) return false;
+    return true;
+}
+
+static int take_data(const struct bw_tensor *t, struct bwi_span name, struct bwi_tensor_source *s,
+                     struct bw_error *err) {
     s->data = t->data;
+    s->contiguous = s->bytes > 0 && is_contiguous(s);
     if (s->bytes == 0) return 0;
     if (t->data == NULL) {
-        return bwi_error_set(err, BW_E_INVALID, "tensor %s: data is NULL, expected %" PRIu64 " bytes", name, s->bytes);
+        return bwi_error_set(err, BW_E_INVALID, "tensor %s: data is NULL, expected %" PRIu64 " bytes", QUOTED(name),
+                             s->bytes);
     }
     const uint64_t at = (uint64_t)(uintptr_t)t->data;
     uint64_t below;
@@ -166,26 +195,27 @@ static int take_data(const struct bw_tensor *t, const char *name, struct bwi_ten
         return 0;
     }
     return bwi_error_set(err, BW_E_INVALID, "tensor %s: stride_bytes times the extent %s leaves the address space",
-                         name, bwi_shape_text(s->dtype, s->dims, s->extent).s);
+                         QUOTED(name), bwi_shape_text(s->dtype, s->dims, s->extent).s);
 }
 
-static int take_replica(const struct bw_tensor *t, const char *name, struct bwi_tensor_source *s,
+static int take_replica(const struct bw_tensor *t, struct bwi_span name, struct bwi_tensor_source *s,
                         struct bw_error *err) {
     s->replica_count = t->replica_count == 0 ? 1 : t->replica_count;
     s->replica_index = t->replica_index;
     s->replica_group = t->replica_group;
     if (s->replica_count > BWI_WORLD_MAX) {
-        return bwi_error_set(err, BW_E_LIMIT, "tensor %s: replica_count is %" PRIu32 ", the limit is %" PRIu32, name,
-                             s->replica_count, BWI_WORLD_MAX);
+        return bwi_error_set(err, BW_E_LIMIT, "tensor %s: replica_count is %" PRIu32 ", the limit is %" PRIu32,
+                             QUOTED(name), s->replica_count, BWI_WORLD_MAX);
     }
     if (s->replica_index < s->replica_count) return 0;
     return bwi_error_set(err, BW_E_INVALID,
-                         "tensor %s: replica_index is %" PRIu32 ", expected it below replica_count, %" PRIu32, name,
-                         s->replica_index, s->replica_count);
+                         "tensor %s: replica_index is %" PRIu32 ", expected it below replica_count, %" PRIu32,
+                         QUOTED(name), s->replica_index, s->replica_count);
 }
 
 /* All but the name. */
-static int take_tensor(const struct bw_tensor *t, const char *name, struct bwi_tensor_source *s, struct bw_error *err) {
+static int take_tensor(const struct bw_tensor *t, struct bwi_span name, struct bwi_tensor_source *s,
+                       struct bw_error *err) {
     int rc = take_type(t, name, s, err);
     if (rc == 0) rc = take_box(t, name, s, err);
     if (rc == 0) rc = take_bytes(name, s, err);
@@ -237,14 +267,64 @@ static int add_tensor(struct bwi_description *d, struct bwi_span name, struct bw
     return 0;
 }
 
+/* ---- what is known from the last time ---- */
+
+static bool same_box(const struct bw_tensor *t, const struct bwi_tensor_source *s) {
+    uint64_t step = bw_dtype_bytes(s->dtype);
+    for (unsigned d = s->dims; d-- > 0;) {
+        const uint64_t offset = t->offset == NULL ? 0 : t->offset[d];
+        const uint64_t extent = t->extent == NULL ? t->shape[d] : t->extent[d];
+        const int64_t stride = t->stride_bytes == NULL ? (int64_t)step : t->stride_bytes[d];
+        if (t->shape[d] != s->shape[d] || offset != s->offset[d] || extent != s->extent[d] || stride != s->stride[d])
+            return false;
+        step *= extent;
+    }
+    return true;
+}
+
+/* Whether checking would lead to what is there. Empty boxes are looked at anew: their strides mean nothing. */
+static bool is_known(const struct bw_tensor *t, const struct bwi_tensor_source *s) {
+    const uint32_t replicas = t->replica_count == 0 ? 1 : t->replica_count;
+    return t->name != NULL && t->data == s->data && t->dtype == s->dtype && t->dims == s->dims && s->bytes > 0 &&
+           t->flags == (s->device ? BW_TENSOR_DEVICE : 0) && replicas == s->replica_count &&
+           t->replica_index == s->replica_index && t->replica_group == s->replica_group &&
+           (t->dims == 0 || t->shape != NULL) && strcmp(t->name, s->name) == 0 && same_box(t, s);
+}
+
+/* What comes is another one: nothing is known of those behind it. */
+static int forget_known(struct bwi_description *d, struct bw_error *err) {
+    struct bwi_map names = {0};
+    for (size_t i = 0; i < d->tensor_count; i++) {
+        if (bwi_map_put(&names, bwi_span_str(d->tensors[i].name), i, NULL, NULL)) continue;
+        bwi_map_fini(&names);
+        return bwi_error_nomem(err, sizeof(struct bwi_map_slot), "map of names");
+    }
+    for (size_t i = d->tensor_count; i < d->known_count; i++) bwi_free(d->tensors[i].name);
+    d->known_count = 0;
+    bwi_map_fini(&d->names);
+    d->names = names;
+    return 0;
+}
+
+/* The usual case: a trainer describes at each save what it has described at the last one. */
+static bool take_known(struct bwi_description *d, const struct bw_tensor *t) {
+    const struct bwi_tensor_source *s = &d->tensors[d->tensor_count];
+    if (d->tensor_count >= d->known_count || !is_known(t, s) || !bwi_add_u64(d->bytes, s->bytes, &d->bytes))
+        return false;
+    d->tensor_count++;
+    return true;
+}
+
 int bwi_description_tensor(struct bwi_description *d, const struct bw_tensor *t, struct bw_error *err) {
     struct bw_tensor given;
     struct bwi_tensor_source s = {0};
     struct bwi_span name;
     int rc = read_struct(t, &given, err);
+    if (rc == 0 && take_known(d, &given)) return 0;
+    if (rc == 0 && d->known_count > 0) rc = forget_known(d, err);
     if (rc == 0) rc = check_name("tensor", given.name, &name, err);
     if (rc == 0) rc = check_new(&d->names, "tensor", name, err);
-    if (rc == 0) rc = take_tensor(&given, bwi_shape_name_text(name).s, &s, err);
+    if (rc == 0) rc = take_tensor(&given, name, &s, err);
     if (rc == 0) rc = add_tensor(d, name, &s, err);
     return rc;
 }

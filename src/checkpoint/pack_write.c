@@ -81,7 +81,6 @@ struct pack {
 };
 
 enum write_state {
-    WRITE_FREEZE, /* the memory is being write-protected */
     WRITE_RUN,
     WRITE_SETTLE, /* failed or cancelled: waits for what is in flight */
     WRITE_ABORT,
@@ -118,11 +117,11 @@ static int fail(struct bwi_pack_write *w, size_t pack, const struct bw_error *ca
 /* Nothing reads the memory any more. false: what was read of it is worth nothing. */
 static bool set_captured(struct bwi_pack_write *w) {
     if (w->captured) return true;
-    bwi_cow_end(&w->frozen);
-    w->captured = w->writable = true;
+    if (w->cow != NULL) bwi_cow_end(w->cow);
+    w->captured = true;
     w->captured_ns = bwi_loop_now_ns(w->task.loop);
     if (w->task.parent != NULL) bwi_task_wake(w->task.parent);
-    return !w->frozen.lost;
+    return w->cow == NULL || !w->cow->lost;
 }
 
 static int fail_lost(struct bwi_pack_write *w) {
@@ -385,7 +384,7 @@ static void slot_start_hash(struct bwi_pack_write *w, struct slot *s) {
 
 static bool slot_captured(struct bwi_pack_write *w, struct slot *s) {
     const struct pack *p = pack_open(w->w, s->pack);
-    const bool copying_comes_first = w->w->uncaptured > 0 && !w->writable;
+    const bool copying_comes_first = w->w->uncaptured > 0 && w->cow == NULL;
     if (p == NULL || w->w->writing >= (copying_comes_first ? WRITES_WHILE_CAPTURING : WRITES_MAX)) return false;
     w->w->writing++;
     bwi_call_prepare(&s->call, BWI_STORE_WRITE, NULL);
@@ -429,25 +428,12 @@ static bool slot_step(struct bwi_pack_write *w, struct slot *s) {
 
 /* ---- the task ---- */
 
-static enum bwi_step write_freeze(struct bwi_pack_write *w) {
-    if (w->frozen.ctx == NULL) {
-        w->frozen.ctx = w->ctx;
-        w->frozen.plan = w->plan;
-        bwi_cow_start(&w->frozen, &w->task);
-    }
-    if (w->frozen.task.running) return BWI_STEP_WAIT;
-    w->writable = w->frozen.frozen;
-    if (w->writable && w->task.parent != NULL) bwi_task_wake(w->task.parent);
-    w->w->state = WRITE_RUN;
-    return BWI_STEP_AGAIN;
-}
-
 /* Nobody wakes this task when the memory is given free: it looks. */
 #define LOST_LOOK_NS (100 * BWI_NS_PER_MS)
 
 static void watch_frozen(struct bwi_pack_write *w) {
-    if (w->captured || !w->frozen.frozen) return;
-    if (bwi_cow_is_lost(&w->frozen)) (void)fail_lost(w);
+    if (w->captured || w->cow == NULL) return;
+    if (bwi_cow_is_lost(w->cow)) (void)fail_lost(w);
     bwi_task_wake_at(&w->task, bwi_loop_now_ns(w->task.loop) + LOST_LOOK_NS);
 }
 
@@ -530,7 +516,6 @@ static enum bwi_step write_aborted(struct bwi_pack_write *w) {
 static enum bwi_step write_step(struct bwi_task *t) {
     struct bwi_pack_write *w = bwi_container_of(t, struct bwi_pack_write, task);
     switch (w->w->state) {
-    case WRITE_FREEZE: return write_freeze(w);
     case WRITE_RUN: return write_run(w);
     case WRITE_SETTLE: return write_settle(w);
     case WRITE_ABORT: return write_abort(w);
@@ -571,8 +556,8 @@ static int make_writer(struct bwi_pack_write *w, struct bw_error *err) {
 }
 
 int bwi_pack_write_start(struct bwi_pack_write *w, struct bwi_task *parent, struct bw_error *err) {
-    w->captured = w->writable = false;
-    w->frozen = (struct bwi_cow){0};
+    w->captured = false;
+    w->plan->cow = w->cow;
     w->captured_ns = w->arena_wait_ns = w->objects = 0;
     w->headers = NULL;
     w->w = NULL;
@@ -581,7 +566,6 @@ int bwi_pack_write_start(struct bwi_pack_write *w, struct bwi_task *parent, stru
     if (rc != 0) return rc;
     w->w->store = w->ctx->tier[w->tier];
     w->w->uncaptured = w->plan->chunk_count;
-    w->w->state = w->cow ? WRITE_FREEZE : WRITE_RUN;
     for (size_t i = 0; i < w->w->slot_count; i++) {
         struct slot *s = &w->w->slots[i];
         s->owner = w;

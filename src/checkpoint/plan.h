@@ -20,8 +20,9 @@ struct bwi_tensor_source {
     uint64_t bytes;               /* of the box */
     uint32_t replica_index, replica_count;
     uint64_t replica_group;
-    bool device; /* somebody else may write it while it is captured */
-    bool mine;   /* this rank writes it; set by bwi_description_own */
+    bool contiguous; /* the elements lie one behind the other, without gaps */
+    bool device;     /* somebody else may write it while it is captured */
+    bool mine;       /* this rank writes it; set by bwi_description_own */
 };
 struct bwi_blob_source {
     char *name;
@@ -31,6 +32,7 @@ struct bwi_blob_source {
 struct bwi_description {
     struct bwi_tensor_source *tensors;
     size_t tensor_count, tensor_cap;
+    size_t known_count; /* tensors of the last description: those from tensor_count on are still there to be taken */
     struct bwi_blob_source *blobs;
     size_t blob_count, blob_cap;
     struct bwi_map names, blob_names; /* keys borrowed from the names */
@@ -39,6 +41,9 @@ struct bwi_description {
 };
 void bwi_description_init(struct bwi_description *d);
 void bwi_description_fini(struct bwi_description *d);
+/* Empties it, but keeps what it knows: the same tensors in the same order are described again without any allocation,
+ * and without being checked again. */
+void bwi_description_reset(struct bwi_description *d);
 /* Checks everything that save.h promises to check; changes nothing on failure. */
 int bwi_description_tensor(struct bwi_description *d, const struct bw_tensor *t, struct bw_error *err);
 int bwi_description_blob(struct bwi_description *d, const char *name, const void *bytes, size_t n,
@@ -112,8 +117,6 @@ struct bwi_strided {
     const int64_t *stride; /* bytes */
 };
 void bwi_scatter(const struct bwi_strided *d, uint64_t from, uint64_t n, const uint8_t *src);
-/* The elements of its box lie one behind the other, without gaps. */
-bool bwi_tensor_is_contiguous(const struct bwi_tensor_source *s);
 /* Fills one chunk: gathers all its pieces into `dst` (chunk->bytes) and zeroes the gaps. */
 void bwi_plan_fill(const struct bwi_plan *p, const struct bwi_chunk *c, uint8_t *dst);
 /* Hashes each piece of a chunk that was filled into content.extents and places. */

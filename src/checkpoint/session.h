@@ -51,6 +51,7 @@ struct bwi_session;
 
 enum bwi_save_state {
     BWI_SAVE_BEGUN,   /* being described */
+    BWI_SAVE_FREEZE,  /* write-protecting the memory, then planning */
     BWI_SAVE_ROOM,    /* making room on the first tier */
     BWI_SAVE_WRITE,   /* capturing and writing packs */
     BWI_SAVE_PUBLISH, /* layout, content, placement, summary in the first tier */
@@ -93,6 +94,10 @@ struct bwi_save {
     struct bwi_description description;
     struct bwi_plan plan;
     bool planned;
+    struct bwi_cow cow;
+    struct bwi_io_req planning; /* in flight while `is_planning` */
+    bool is_planning;
+    struct bw_error plan_error;
     struct bwi_buf placement, content;
     struct bwi_summary summary;
     uint64_t begun_ns, start_ns, retry_ns;
@@ -143,7 +148,8 @@ struct bwi_session {
     bool closing, giving_up;
     /* saves */
     struct bwi_save *saves;
-    uint64_t highest_step; /* begun */
+    struct bwi_description known; /* of a save that has ended: the next one is likely to be like it */
+    uint64_t highest_step;        /* begun */
     bool highest_set;
     bool local_refused;    /* the local tier was full for a save that had found room there */
     uint64_t room_changes; /* events after which there may be more room: a save ended, the history moved on */

@@ -29,6 +29,14 @@ bool bwi_teller_running(const struct bwi_session *s);
 bool bwi_lookout_running(const struct bwi_session *s);
 bool bwi_lookout_owes(const struct bwi_session *s); /* the look that a close begins with */
 
+/* checkpoint/session_capture.c */
+int bwi_save_plan(struct bwi_save *v, struct bw_error *err); /* any thread; then, on the loop's: */
+void bwi_save_planned(struct bwi_save *v);
+/* Write-protects and plans, step by step; true when both have ended, plan_error says how. */
+bool bwi_save_freeze(struct bwi_save *v);
+/* Announces that it is captured, once it is. */
+void bwi_save_watch_capture(struct bwi_save *v);
+
 /* Starts the task of a save that has failed before it was started, so that the others are told. */
 void bwi_save_fail(struct bwi_save *v, const struct bw_error *e);
 /* The state BWI_SAVE_GIVE. */

@@ -53,6 +53,11 @@ static bool pausing(struct bwi_save *v) {
     return true;
 }
 
+static enum bwi_step freeze(struct bwi_save *v) {
+    if (!bwi_save_freeze(v)) return BWI_STEP_WAIT;
+    return v->plan_error.status < 0 ? fail(v, &v->plan_error) : go(v, BWI_SAVE_ROOM);
+}
+
 /* --- room and packs ------------------------------------------------------------------------------------------ */
 
 /* Something in flight can free room only while it is still on its way to the authority. A later one gets there only
@@ -96,40 +101,9 @@ static int start_write(struct bwi_save *v, struct bw_error *err) {
                                        .id = v->id,
                                        .group = v->session->group,
                                        .fan_out = v->session->fan_out,
-                                       .cow = v->session->cfg.cow,
+                                       .cow = v->cow.frozen ? &v->cow : NULL,
                                        .hold = two_tiers(v)};
-    int rc = bwi_pack_write_start(&v->write, &v->task, err);
-    if (rc < 0) v->captured = true;
-    return rc;
-}
-
-static void note_capture(struct bwi_save *v) {
-    const struct bwi_cow *c = &v->write.frozen;
-    struct bw_save_stats *t = &v->stats;
-    t->copied_bytes = c->copied_bytes;
-    t->writes_caught = c->stats.faults;
-    t->writes_waited = c->stats.waits;
-    t->write_wait_max_ns = c->stats.wait_max_ns;
-    t->protect_ns = c->stats.protect_ns;
-    bwi_format(t->capture_why, sizeof t->capture_why, "%s", c->why_not);
-}
-
-static void watch_writable(struct bwi_save *v) {
-    if (v->writable || !v->write.writable) return;
-    v->writable = true;
-    v->stats.stall_ns = bwi_max_u64(now(v) - v->start_ns, 1);
-    if (v->write.frozen.ran) bwi_format(v->stats.capture_mode, sizeof v->stats.capture_mode, "cow");
-    note_capture(v);
-}
-
-static void watch_capture(struct bwi_save *v) {
-    watch_writable(v);
-    if (v->captured || !v->write.captured || v->write.task.error.status < 0) return;
-    v->captured = true;
-    v->stats.arena_wait_ns = v->write.arena_wait_ns;
-    note_capture(v);
-    bwi_session_level(v, BW_CAPTURED);
-    if (!v->write.frozen.ran) v->stats.stall_ns = v->stats.capture_ns;
+    return bwi_pack_write_start(&v->write, &v->task, err);
 }
 
 /* Layout, content and placement with room to spare, and a block for each object and directory: without them a disk that
@@ -176,7 +150,7 @@ static enum bwi_step there_is_room(struct bwi_save *v) {
 static enum bwi_step make_room(struct bwi_save *v) {
     struct bw_error e = BW_ERROR_INIT;
     if (!v->write.ctx && is_next_for_room(v) && start_write(v, &e) < 0) return fail(v, &e);
-    watch_capture(v);
+    bwi_save_watch_capture(v);
     if (!two_tiers(v)) return there_is_room(v);
     if (pausing(v)) return BWI_STEP_WAIT;
     if (!v->room.task.step) start_room(v);
@@ -213,7 +187,7 @@ static void note_path(struct bwi_save *v) {
 }
 
 static enum bwi_step write_packs(struct bwi_save *v) {
-    watch_capture(v);
+    bwi_save_watch_capture(v);
     if (v->write.task.running) return BWI_STEP_WAIT;
     v->captured = true;
     note_path(v);
@@ -390,10 +364,11 @@ static bool stop_child(struct bwi_task *t) {
 }
 
 static enum bwi_step stop(struct bwi_save *v) {
-    struct bwi_task *children[] = {&v->room.task, &v->write.task, &v->publish.task, &v->drain.task};
+    struct bwi_task *children[] = {&v->cow.task, &v->room.task, &v->write.task, &v->publish.task, &v->drain.task};
     unsigned running = 0;
     for (size_t i = 0; i < sizeof children / sizeof *children; i++) running += !stop_child(children[i]);
-    if (running) return BWI_STEP_WAIT;
+    if (running || v->is_planning) return BWI_STEP_WAIT;
+    bwi_cow_end(&v->cow);
     v->captured = true;
     if (v->committed || v->left) return BWI_STEP_END;
     return go(v, BWI_SAVE_CLEAN);
@@ -549,6 +524,7 @@ static enum bwi_step save_step(struct bwi_task *t) {
     if (v->clean.busy) return BWI_STEP_WAIT;
     switch (v->state) {
     case BWI_SAVE_BEGUN: return BWI_STEP_WAIT;
+    case BWI_SAVE_FREEZE: return freeze(v);
     case BWI_SAVE_ROOM: return make_room(v);
     case BWI_SAVE_WRITE: return write_packs(v);
     case BWI_SAVE_PUBLISH: return publish(v);
@@ -654,7 +630,8 @@ int bwi_session_begin(struct bwi_session *s, uint64_t step, struct bwi_save **re
     v->id = begin_try(s, step);
     v->state = BWI_SAVE_BEGUN;
     v->begun_ns = v->start_ns = now(v);
-    bwi_description_init(&v->description);
+    v->description = s->known;
+    bwi_description_init(&s->known);
     struct bwi_save **at = &s->saves;
     while (*at) at = &(*at)->next;
     *at = v;
@@ -672,9 +649,7 @@ int bwi_session_start(struct bwi_save *v, struct bw_error *err) {
     v->start_ns = now(v);
     if (v->outcome_set || v->error.status) e = v->error;
     if (e.status == 0) bwi_description_own(&v->description, &e);
-    if (e.status == 0 &&
-        bwi_plan_make(&v->description, s->cfg.rank, s->cfg.extent_bytes, s->cfg.pack_bytes, &v->plan, &e) == 0)
-        v->planned = true;
+    if (e.status == 0 && !s->cfg.cow && bwi_save_plan(v, &e) == 0) bwi_save_planned(v);
     if (e.status < 0) {
         bwi_error_stage(&e, BW_STAGE_PLAN);
         bwi_error_wrap(&e, "save step %llu", (unsigned long long)v->step);
@@ -683,10 +658,9 @@ int bwi_session_start(struct bwi_save *v, struct bw_error *err) {
         bwi_error_copy(err, &e);
         return e.status;
     }
-    v->stats.raw_bytes = v->plan.raw_bytes;
     v->stats.described_bytes = v->description.bytes;
     v->stats.tensors = v->description.tensor_count;
-    v->state = BWI_SAVE_ROOM;
+    v->state = s->cfg.cow ? BWI_SAVE_FREEZE : BWI_SAVE_ROOM;
     uint64_t started = v->start_ns;
     start_task(v);
     v->start_ns = started; /* planning is part of the stall */
@@ -704,7 +678,9 @@ void bwi_session_cancel(struct bwi_save *v) {
 static void save_free(struct bwi_save *v) {
     bwi_pack_write_fini(&v->write);
     if (v->planned) bwi_plan_fini(&v->plan);
-    bwi_description_fini(&v->description);
+    bwi_description_fini(&v->session->known);
+    v->session->known = v->description;
+    bwi_description_reset(&v->session->known);
     bwi_buf_fini(&v->placement);
     bwi_buf_fini(&v->content);
     bwi_call_fini(&v->clean);

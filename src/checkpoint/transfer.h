@@ -25,11 +25,10 @@ struct bwi_pack_write {
     struct bwi_id id;
     uint32_t group;
     bool fan_out;
-    bool cow;  /* write-protects the memory where that is possible, instead of copying it at once */
-    bool hold; /* no pack is begun while this is set: only the memory is captured, as far as the arena goes.
-                  Whoever clears it wakes the task */
+    struct bwi_cow *cow; /* the memory is write-protected; opened when it is captured. NULL: it is not */
+    bool hold;           /* no pack is begun while this is set: only the memory is captured, as far as the arena goes.
+                            Whoever clears it wakes the task */
     /* out */
-    bool writable;             /* the caller may write to the memory; it may not go away yet. Wakes `parent` */
     bool captured;             /* also true when the task ends with an error: nothing reads the memory any more */
     uint64_t captured_ns;      /* when (monotonic) */
     uint64_t arena_wait_ns;    /* time in which the next chunk waited for a buffer */
@@ -38,7 +37,6 @@ struct bwi_pack_write {
     uint64_t cached_bytes;     /* written through it, although whole blocks */
     bool gone;                 /* with an error: what was written of a pack was deleted meanwhile */
     struct bwi_xxh *headers;   /* per pack: XXH3-128 of its header; owned by the task's owner: bwi_pack_write_fini */
-    struct bwi_cow frozen;     /* how write-protecting went */
     struct bwi_pack_writer *w; /* inside */
 };
 /* `done` may be NULL; it is the task's `ended`. The struct stays valid until then. If task.cancel is set it stops at

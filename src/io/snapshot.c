@@ -218,7 +218,7 @@ static int protect_all(struct bwi_snapshots *s) {
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < s->hulls.hull_count; i++)
         rc = protect_hull(s, &s->hulls.hulls[i], begin_ns, &done);
-    s->stats.protect_ns = now_ns() - begin_ns;
+    s->protect_ns = now_ns() - begin_ns;
     return rc;
 }
 
@@ -321,6 +321,10 @@ void bwi_snapshot_copy(struct bwi_snapshots *s, uint8_t *dst, const uint8_t *src
         dst += part;
         n -= part;
     }
+}
+
+uint64_t bwi_snapshot_protect_ns(const struct bwi_snapshots *s) {
+    return s->protect_ns;
 }
 
 bool bwi_snapshot_lost(const struct bwi_snapshots *s) {

@@ -47,12 +47,12 @@ void bwi_snapshot_begin(struct bwi_snapshots *s, uint8_t *area, size_t area_byte
 int bwi_snapshot_work(struct bwi_snapshots *s, unsigned part, unsigned parts);
 /* Copies from one of the ranges, as it was. */
 void bwi_snapshot_copy(struct bwi_snapshots *s, uint8_t *dst, const uint8_t *src, size_t n);
+uint64_t bwi_snapshot_protect_ns(const struct bwi_snapshots *s); /* of the part 0 of the work */
 bool bwi_snapshot_lost(const struct bwi_snapshots *s);
 /* Opens everything. No `work` or `copy` may be running. */
 struct bwi_snapshot_stats {
-    uint64_t protect_ns; /* how long protecting took */
-    uint64_t faults;     /* writes that came to what was protected */
-    uint64_t waits;      /* of them, those that had to wait until something was copied */
+    uint64_t faults; /* writes that came to what was protected */
+    uint64_t waits;  /* of them, those that had to wait until something was copied */
     uint64_t wait_max_ns;
     uint64_t units, pages; /* put aside */
 };

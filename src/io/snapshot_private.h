@@ -62,7 +62,8 @@ struct bwi_snapshots {
     _Atomic bool wanting;
     void *tables; /* units, shadow_next, pages, wanted */
     size_t tables_bytes;
-    struct bwi_snapshot_stats stats;
+    uint64_t protect_ns;
+    struct bwi_snapshot_stats stats; /* under the lock */
 };
 
 static inline uint64_t bwi_unit_address(const struct bwi_snapshots *s, size_t hull, size_t unit) {

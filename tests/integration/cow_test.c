@@ -209,7 +209,7 @@ static void saves_that_overlap_are_right_as_well(void **state) {
 static void what_cannot_be_protected_is_copied_at_once(void **state) {
     struct model m;
     struct bw_error err = BW_ERROR_INIT;
-    const uint64_t shape[] = {1024, 512}, bytes = 3 * MIB;
+    const uint64_t shape[] = {1024, 512}, bytes = 12 * MIB;
     const int64_t transposed[] = {1, 1024};
     (void)state;
     model_open(&m);

@@ -541,6 +541,97 @@ static void metadata_for_which_the_parser_has_no_memory_is_no_bad_metadata(void 
     assert_int_equal(bwi_alloc_live(), 0);
 }
 
+/* ---- the same again ---- */
+
+static void describe_three(struct bwi_description *d, const char *second) {
+    static const uint64_t shape[] = {4, 6}, extent[] = {2, 3};
+    static const int64_t columns[] = {4, 16};
+    struct bw_error err = BW_ERROR_INIT;
+    struct bw_tensor t = plain("a", 2, shape);
+    assert_ok(bwi_description_tensor(d, &t, &err), &err);
+    t.name = second;
+    t.extent = extent;
+    assert_ok(bwi_description_tensor(d, &t, &err), &err);
+    t.name = "c";
+    t.stride_bytes = columns;
+    assert_ok(bwi_description_tensor(d, &t, &err), &err);
+}
+
+static void what_was_described_before_is_taken_without_any_allocation(void **state) {
+    (void)state;
+    struct bwi_description d;
+    bwi_description_init(&d);
+    describe_three(&d, "b");
+    const uint64_t bytes = d.bytes;
+    bwi_description_reset(&d);
+    assert_int_equal(d.tensor_count + d.bytes, 0);
+    (void)bwi_alloc_fail_at(0);
+    describe_three(&d, "b");
+    assert_int_equal(bwi_alloc_fail_at(0), 0);
+    assert_int_equal(d.tensor_count, 3);
+    assert_int_equal(d.bytes, bytes);
+    assert_true(d.tensors[0].contiguous && d.tensors[1].contiguous && !d.tensors[2].contiguous);
+    bwi_description_fini(&d);
+    assert_int_equal(bwi_alloc_live(), 0);
+}
+
+static void from_the_first_difference_on_all_is_checked_anew(void **state) {
+    (void)state;
+    struct bwi_description d;
+    struct bw_error err = BW_ERROR_INIT;
+    const uint64_t shape[] = {4, 6};
+    bwi_description_init(&d);
+    describe_three(&d, "b");
+    bwi_description_reset(&d);
+    describe_three(&d, "other"); /* and "c" is there once, not twice */
+    assert_int_equal(d.tensor_count, 3);
+    assert_string_equal(d.tensors[1].name, "other");
+    assert_int_equal(d.names.len, 3);
+    struct bw_tensor t = plain("c", 2, shape);
+    assert_fails(bwi_description_tensor(&d, &t, &err), BW_E_INVALID, &err, "\"c\": name is there already");
+    bwi_description_reset(&d);
+    t.name = "a"; /* fewer than before */
+    assert_ok(bwi_description_tensor(&d, &t, &err), &err);
+    bwi_description_reset(&d);
+    describe_three(&d, "other");
+    assert_int_equal(d.tensor_count, 3);
+    bwi_description_fini(&d);
+    assert_int_equal(bwi_alloc_live(), 0);
+}
+
+/* One member after the other is another one: it is noticed, and what is there then is what was said. */
+static void no_difference_is_overlooked(void **state) {
+    (void)state;
+    const uint64_t shape[] = {4, 6}, other_shape[] = {4, 7}, extent[] = {4, 5}, offset[] = {0, 1};
+    const int64_t stride[] = {4, 16};
+    for (int k = 0; k < 9; k++) {
+        struct bwi_description d, fresh;
+        struct bw_error err = BW_ERROR_INIT;
+        bwi_description_init(&d);
+        bwi_description_init(&fresh);
+        struct bw_tensor t = plain("w", 2, shape);
+        assert_ok(bwi_description_tensor(&d, &t, &err), &err);
+        bwi_description_reset(&d);
+        if (k == 0) t.dtype = BW_I32;
+        if (k == 1) t.shape = other_shape;
+        if (k == 2) t.extent = extent;
+        if (k == 3) t.extent = extent, t.offset = offset;
+        if (k == 4) t.stride_bytes = stride;
+        if (k == 5) t.data = memory + 8;
+        if (k == 6) t.flags = BW_TENSOR_DEVICE;
+        if (k == 7) t.replica_count = 2;
+        if (k == 8) t.replica_count = 2, t.replica_index = 1, t.replica_group = 5;
+        assert_ok(bwi_description_tensor(&d, &t, &err), &err);
+        assert_ok(bwi_description_tensor(&fresh, &t, &err), &err);
+        d.tensors[0].name = (bwi_free(d.tensors[0].name), fresh.tensors[0].name);
+        assert_memory_equal(&d.tensors[0], &fresh.tensors[0], sizeof d.tensors[0]);
+        d.tensors[0].name = NULL;
+        bwi_description_fini(&d);
+        bwi_description_fini(&fresh);
+    }
+    assert_int_equal(bwi_alloc_live(), 0);
+}
+
 static void a_hundred_thousand_tensors_are_quick(void **state) {
     (void)state;
     struct bwi_description d;
@@ -583,6 +674,9 @@ int main(void) {
         cmocka_unit_test(metadata_has_at_most_one_mebibyte),
         cmocka_unit_test(every_failed_allocation_is_reported_and_changes_nothing),
         cmocka_unit_test(metadata_for_which_the_parser_has_no_memory_is_no_bad_metadata),
+        cmocka_unit_test(what_was_described_before_is_taken_without_any_allocation),
+        cmocka_unit_test(from_the_first_difference_on_all_is_checked_anew),
+        cmocka_unit_test(no_difference_is_overlooked),
         cmocka_unit_test(a_hundred_thousand_tensors_are_quick),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
