@@ -1,140 +1,160 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a save costs, beside what the machine could do at best and what people do without Breakwater. Everything that is
- * compared is measured in turn in one run, so that a noisy machine hits all sides alike; the results are ratios of
- * medians, with the spread of the pairs.
+/* What saving and restoring cost, beside what the machine does at best: memcpy by as many threads, and fio on the same
+ * file system with the same blocks, as many in flight, its fsync included. Everything that is compared is measured in
+ * turn in one run, so that a noisy machine hits all sides alike; results are ratios of medians, with the interval.
  *
  *     bench_save DIR [--mib N] [--rounds N] [--json FILE]
  *
- * Prints a table, and with --json a line per figure: name, ratio, low, high (of the pairs), against what, bytes,
- * seconds of both sides. */
-#include "bench.h"
-#include <breakwater/breakwater.h>
+ * Prints a table, and with --json a line per figure: name, ratio, low, high, target, met, against what, bytes. */
+#include "save.h"
 #include <errno.h>
-#include <fcntl.h>
-#include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <time.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
-#define ROUNDS_MAX 64
-#define TENSORS    300
-#define TIMEOUT_MS 600000
-
-enum side { COPY, STALL, LOCAL, COMMITTED, PLAIN, SIDES };
+enum mode { COPY, COW, MODES };
 
 struct bench {
     const char *dir;
     FILE *json;
     size_t bytes, rounds;
-    char *state, *warm;
-    double seconds[SIDES][ROUNDS_MAX];
-    struct bw_checkpointer *ck;
-    struct bw_error err;
+    unsigned cpus, steps;
+    bool has_fio;
+    struct state state;
+    char *warm; /* as large as the state, touched */
+    uint64_t budget_bytes[MODES];
+    struct run run[MODES];
+    struct save_times last[MODES][LAYOUTS];
+    double rss_before, rss_peak; /* bytes, of what the library adds */
+    /* what is measured */
+    struct pairs stall[MODES][LAYOUTS], local[MODES], in_place, cpu[MODES], many_stall, many_local;
+    struct pairs cold, warmed, slow[MODES], p99[MODES], faults, memory;
 };
 
-static void must(const struct bench *b, int rc, const char *what) {
-    if (rc < 0) bench_die(what, b->err.message);
+/* --- memory ---- */
+
+static double status_bytes(const char *key) {
+    char line[256];
+    uint64_t kib = 0;
+    FILE *f = fopen("/proc/self/status", "re");
+    while (f != NULL && fgets(line, sizeof line, f) != NULL)
+        if (strncmp(line, key, strlen(key)) == 0) kib = strtoull(line + strlen(key), NULL, 10);
+    if (f != NULL) (void)fclose(f);
+    return (double)kib * 1024;
 }
 
-static char *memory(size_t bytes) {
-    char *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED) bench_die("memory", strerror(errno));
-    (void)madvise(p, bytes, MADV_HUGEPAGE);
-    memset(p, 1, bytes); /* the first touch is not what is measured */
-    return p;
-}
+/* --- saves ---- */
 
-static void open_run(struct bench *b) {
-    static char local[1100], remote[1100], launch[64];
-    struct bw_options o = BW_OPTIONS_INIT;
-    snprintf(local, sizeof local, "file://%s/local", b->dir);
-    snprintf(remote, sizeof remote, "file://%s/remote", b->dir);
-    snprintf(launch, sizeof launch, "bench-%ld-%ld", (long)time(NULL), (long)getpid());
-    o.run = "bench", o.job = "bench", o.launch = launch, o.world = 1;
-    o.local_url = local, o.remote_url = remote, o.flags = BW_ALLOW_SAME_DEVICE | BW_ALLOW_NODE_LOCAL;
-    o.memory_budget_bytes = b->bytes + b->bytes / 8 + (UINT64_C(64) << 20);
-    o.local_quota_bytes = 3 * b->bytes;
-    o.retention.keep_last = 2;
-    must(b, bw_checkpointer_open(&o, &b->ck, &b->err), "open");
-}
-
-static void describe(struct bench *b, struct bw_save *save) {
-    uint64_t each = b->bytes / TENSORS;
-    for (unsigned i = 0; i < TENSORS; i++) {
-        char name[32];
-        struct bw_tensor t = BW_TENSOR_INIT;
-        snprintf(name, sizeof name, "tensor.%03u", i);
-        t.name = name, t.dtype = BW_U8, t.dims = 1, t.shape = &each, t.data = b->state + i * each;
-        must(b, bw_save_tensor(save, &t, &b->err), "describe");
+/* The mode that goes first is another one each time; so is the order of a save and its yardstick. */
+static void measure_saves(struct bench *b, size_t round) {
+    const double gb = (double)b->state.bytes * 1e-9;
+    for (unsigned k = 0; k < MODES; k++) {
+        const enum mode m = (enum mode)((round + k) % MODES);
+        struct save_times *t = b->last[m];
+        for (unsigned l = 0; l < LAYOUTS; l++) {
+            const double copy_s = yardstick_copy(b->warm, b->state.memory, b->state.bytes, b->cpus);
+            run_save(&b->run[m], (enum layout)l, &t[l]);
+            pairs_add(&b->stall[m][l], t[l].stall_s, copy_s);
+        }
+        if (b->has_fio) /* throughputs: ours over theirs */
+            pairs_add(&b->local[m], yardstick_write(b->dir, b->state.bytes, true), t[LARGE].local_s);
+        pairs_add(&b->cpu[m], t[LARGE].local_cpu_s / gb, 1);
     }
+    const struct save_times *t = b->last[COPY];
+    if (b->has_fio) pairs_add(&b->in_place, yardstick_write(b->dir, b->state.bytes, false), t[LARGE].local_s);
+    pairs_add(&b->many_stall, t[SMALL].stall_s, t[LARGE].stall_s);
+    pairs_add(&b->many_local, t[SMALL].local_s, t[LARGE].local_s);
+    pairs_add(&b->faults, (double)t[LARGE].faults, 1);
 }
 
-static void measure_save(struct bench *b, size_t round) {
-    struct bw_save *save;
-    double begin = bench_wall_s();
-    must(b, bw_save_begin(b->ck, round + 1, &save, &b->err), "begin");
-    describe(b, save);
-    must(b, bw_save_start(save, &b->err), "start");
-    must(b, bw_save_wait(save, BW_CAPTURED, TIMEOUT_MS, &b->err), "capture");
-    b->seconds[STALL][round] = bench_wall_s() - begin;
-    must(b, bw_save_wait(save, BW_LOCAL, TIMEOUT_MS, &b->err), "local");
-    b->seconds[LOCAL][round] = bench_wall_s() - begin;
-    must(b, bw_save_wait(save, BW_COMMITTED, TIMEOUT_MS, &b->err), "commit");
-    b->seconds[COMMITTED][round] = bench_wall_s() - begin;
-    bw_save_release(save);
+/* --- restores ---- */
+
+static void measure_restores(struct bench *b, const struct run *r) {
+    make_cold(r->local);
+    const double cold_s = run_restore(r, b->warm);
+    if (b->has_fio) pairs_add(&b->cold, yardstick_read(b->dir, b->state.bytes), cold_s);
+    if (memcmp(b->warm, b->state.memory, b->state.bytes) != 0) bench_die("restore", "gave other bytes");
+    make_warm(r->local);
+    const double warm_s = run_restore(r, b->warm);
+    const double copy_s = yardstick_copy(b->warm, b->state.memory, b->state.bytes, b->cpus);
+    pairs_add(&b->warmed, copy_s, warm_s);
 }
 
-/* What a trainer does that saves by itself: one file, written and synced, its name too. */
-static void measure_plain(struct bench *b, size_t round) {
-    char path[1100];
-    snprintf(path, sizeof path, "%s/plain", b->dir);
-    double begin = bench_wall_s();
-    int fd = open(path, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
-    if (fd < 0) bench_die(path, strerror(errno));
-    for (size_t at = 0; at < b->bytes;) {
-        ssize_t n = write(fd, b->state + at, b->bytes - at);
-        if (n < 0) bench_die(path, strerror(errno));
-        at += (size_t)n;
-    }
-    if (fsync(fd) < 0 || close(fd) < 0) bench_die(path, strerror(errno));
-    b->seconds[PLAIN][round] = bench_wall_s() - begin;
-    unlink(path);
+/* --- beside a computation ---- */
+
+#define STEPS       120u
+#define STEPS_SMALL 4u /* with which nothing is measured */
+
+static double process_cpu_s(void) {
+    struct rusage u;
+    (void)getrusage(RUSAGE_SELF, &u);
+    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
 }
 
-static void report(struct bench *b, const char *name, enum side a, enum side c, const char *against) {
-    double pairs[ROUNDS_MAX], low = 1e300, high = 0;
-    for (size_t i = 0; i < b->rounds; i++) {
-        pairs[i] = b->seconds[a][i] / b->seconds[c][i];
-        low = pairs[i] < low ? pairs[i] : low;
-        high = pairs[i] > high ? pairs[i] : high;
-    }
-    double ours = bench_spread_of(b->seconds[a], b->rounds).median,
-           theirs = bench_spread_of(b->seconds[c], b->rounds).median, ratio = ours / theirs;
-    printf("%-24s %8.3f   %8.3f .. %-8.3f %10.1f ms  %10.1f ms  %s\n", name, ratio, low, high, ours * 1e3, theirs * 1e3,
-           against);
-    if (b->json)
-        fprintf(b->json,
-                "{\"name\":\"%s\",\"ratio\":%.4f,\"low\":%.4f,\"high\":%.4f,\"against\":\"%s\",\"bytes\":%zu,"
-                "\"seconds\":%.6f,\"against_seconds\":%.6f,\"pairs\":%zu}\n",
-                name, ratio, low, high, against, b->bytes, ours, theirs, b->rounds);
+/* (T with - T alone) x CPUs - background CPU, over T alone x CPUs: what the save costs beyond the processor time that
+ * it needs. While all CPUs compute, what is no computation is ours. */
+static void measure_slowdown(struct bench *b, enum mode m) {
+    struct compute alone, with;
+    compute(b->cpus, b->steps, &alone);
+    struct bw_save *save = run_begin(&b->run[m]);
+    const double cpu = process_cpu_s();
+    compute(b->cpus, b->steps, &with);
+    const double used_s = process_cpu_s() - cpu;
+    run_finish(save);
+    const double computed_s = alone.total_s * b->cpus;
+    const double background_s = used_s > computed_s ? used_s - computed_s : 0;
+    pairs_add(&b->slow[m], ((with.total_s - alone.total_s) * b->cpus - background_s) / computed_s, 1);
+    pairs_add(&b->p99[m], with.step_p99_s, alone.step_p99_s);
 }
 
-static void describe_run(const struct bench *b) {
-    bench_facts(b->json);
-    printf("state %.0f MiB in %d tensors, %zu pairs, both tiers in %s\n\n", (double)b->bytes / 1048576.0, TENSORS,
-           b->rounds, b->dir);
+/* --- the whole ---- */
+
+struct row {
+    struct figure f;
+    const struct pairs *p;
+    bool value; /* no ratio of times */
+};
+
+static void report(struct bench *b) {
+    const size_t n = b->state.bytes;
+    char copy[64];
+    snprintf(copy, sizeof copy, "memcpy into warm memory, %u threads", b->cpus);
+    const struct row rows[] = {
+        {{"stall, copy, 300 tensors", copy, 1.15, false, n}, &b->stall[COPY][LARGE], false},
+        {{"stall, copy, 20,000 tensors", copy, 1.15, false, n}, &b->stall[COPY][SMALL], false},
+        {{"stall, cow, 300 tensors", copy, 0.02, false, n}, &b->stall[COW][LARGE], false},
+        {{"stall, cow, 20,000 tensors", copy, 0.02, false, n}, &b->stall[COW][SMALL], false},
+        {{"begin to LOCAL, throughput, copy", "fio write of a new file, fsync", 0.95, true, n}, &b->local[COPY], false},
+        {{"begin to LOCAL, throughput, cow", "fio write of a new file, fsync", 0.95, true, n}, &b->local[COW], false},
+        {{"begin to LOCAL, throughput, beside in place", "fio write in place, fsync", 0.95, true, n},
+         &b->in_place,
+         false},
+        {{"restore, cold, throughput", "fio read", 0.95, true, n}, &b->cold, false},
+        {{"restore, warm, throughput", copy, 0.5, true, n}, &b->warmed, false},
+        {{"CPU seconds per GB, begin to LOCAL, copy", "", 0.15, false, n}, &b->cpu[COPY], true},
+        {{"CPU seconds per GB, begin to LOCAL, cow", "", 0.15, false, n}, &b->cpu[COW], true},
+        {{"slow-down of a computing loop, copy", "the loop alone", 0.05, false, n}, &b->slow[COPY], true},
+        {{"slow-down of a computing loop, cow", "the loop alone", 0.05, false, n}, &b->slow[COW], true},
+        {{"p99 of its steps, copy", "the loop alone", 1.5, false, n}, &b->p99[COPY], false},
+        {{"p99 of its steps, cow", "the loop alone", 1.5, false, n}, &b->p99[COW], false},
+        {{"stall of 20,000 tensors, copy", "300 tensors", 1.3, false, n}, &b->many_stall, false},
+        {{"begin to LOCAL of 20,000 tensors, copy", "300 tensors", 1.3, false, n}, &b->many_local, false},
+        {{"page faults of a save, copy", "", 4096, false, n}, &b->faults, true},
+        {{"memory, above the budgets, MiB", "", 64, false, n}, &b->memory, true},
+    };
+    figure_heading();
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].p->count > 0) (rows[i].value ? figure_report_value : figure_report)(b->json, &rows[i].f, rows[i].p);
 }
 
 static void parse(struct bench *b, int argc, char **argv) {
-    b->bytes = (size_t)256 << 20;
+    b->bytes = (size_t)1024 << 20;
     b->rounds = 7;
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : NULL;
         if (strcmp(argv[i], "--mib") == 0)
-            b->bytes = bench_number(value, 1, 65536) << 20, i++;
+            b->bytes = bench_number(value, 8, 65536) << 20, i++;
         else if (strcmp(argv[i], "--rounds") == 0)
             b->rounds = bench_number(value, 1, ROUNDS_MAX), i++;
         else if (strcmp(argv[i], "--json") == 0 && value)
@@ -146,29 +166,54 @@ static void parse(struct bench *b, int argc, char **argv) {
     }
     if (!b->dir || b->dir[0] != '/' || strlen(b->dir) > 1000)
         bench_die("DIR", "expected an absolute path of an existing directory");
-    b->bytes -= b->bytes % TENSORS;
+    b->cpus = (unsigned)sysconf(_SC_NPROCESSORS_ONLN);
+    b->steps = b->bytes >= (size_t)256 << 20 ? STEPS : STEPS_SMALL;
+    b->has_fio = yardstick_has_fio();
+}
+
+/* The first save of each is not measured: it makes what later ones use again. */
+static void open_all(struct bench *b) {
+    static const char *const names[MODES] = {"copy", "cow"};
+    state_open(&b->state, b->bytes);
+    b->warm = bench_alloc(b->state.bytes, 1);
+    memset(b->warm, 1, b->state.bytes);
+    const double before = status_bytes("VmRSS:");
+    b->budget_bytes[COPY] = b->state.bytes + b->state.bytes / 8 + (UINT64_C(64) << 20);
+    b->budget_bytes[COW] = b->state.bytes / 4 + (UINT64_C(256) << 20);
+    for (unsigned m = 0; m < MODES; m++) {
+        run_open(&b->run[m], b->dir, names[m], &b->state, b->budget_bytes[m], m == COW);
+        for (unsigned l = 0; l < LAYOUTS; l++) run_save(&b->run[m], (enum layout)l, &b->last[m][l]);
+    }
+    b->rss_before = before;
+}
+
+static void close_all(struct bench *b) {
+    for (unsigned m = 0; m < MODES; m++) run_close(&b->run[m]);
+    state_close(&b->state);
+    yardstick_end(b->dir);
+    free(b->warm);
+    if (b->json && fclose(b->json) != 0) bench_die("--json", strerror(errno));
 }
 
 int main(int argc, char **argv) {
     static struct bench b;
     parse(&b, argc, argv);
-    b.state = memory(b.bytes);
-    b.warm = memory(b.bytes);
-    open_run(&b);
-    describe_run(&b);
-    for (size_t i = 0; i < b.rounds; i++) {
-        double begin = bench_wall_s();
-        memcpy(b.warm, b.state, b.bytes);
-        b.seconds[COPY][i] = bench_wall_s() - begin;
-        measure_save(&b, i);
-        measure_plain(&b, i);
-    }
-    must(&b, bw_checkpointer_close(b.ck, TIMEOUT_MS, &b.err), "close");
-    printf("%-24s %8s   %-20s %13s  %13s\n", "figure", "ratio", "low .. high of pairs", "median", "against");
-    report(&b, "stall / memcpy", STALL, COPY, "memcpy of the state into warm memory, one thread");
-    report(&b, "stall / plain save", STALL, PLAIN, "write and fsync of one file, which stops the training");
-    report(&b, "local / plain save", LOCAL, PLAIN, "write and fsync of one file");
-    report(&b, "committed / plain save", COMMITTED, PLAIN, "write and fsync of one file; two copies are written here");
-    if (b.json && fclose(b.json) != 0) bench_die("--json", strerror(errno));
+    bench_facts(b.json);
+    open_all(&b);
+    if (!b.has_fio) printf("fio is not installed: the disk is compared with nothing\n");
+    printf("state %.0f MiB, %zu pairs, both tiers in %s\n", (double)b.state.bytes / 1048576.0, b.rounds, b.dir);
+    for (size_t i = 0; i < b.rounds; i++) measure_saves(&b, i);
+    for (size_t i = 0; i < b.rounds; i++)
+        for (unsigned m = 0; m < MODES; m++) measure_slowdown(&b, (enum mode)m);
+    const double added = status_bytes("VmHWM:") - b.rss_before;
+    pairs_add(&b.memory, (added - (double)b.budget_bytes[COPY] - (double)b.budget_bytes[COW]) / 1048576.0, 1);
+    for (size_t i = 0; i < b.rounds; i++) measure_restores(&b, &b.run[COPY]);
+    for (unsigned m = 0; m < MODES; m++)
+        printf("%s: written by %s; captured by %s%s%s\n", m == COW ? "cow" : "copy", b.last[m][LARGE].write_path,
+               b.last[m][LARGE].capture_mode, b.last[m][LARGE].capture_why[0] ? ": " : "",
+               b.last[m][LARGE].capture_why);
+    putchar('\n');
+    report(&b);
+    close_all(&b);
     return 0;
 }

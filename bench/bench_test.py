@@ -10,6 +10,7 @@ How fast anything is decides nothing here.
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,7 +22,8 @@ SUBJECTS = {"hash", "json", "history", "manifest", "layout", "content", "placeme
 MACHINE = {"name", "cpu", "kernel", "compiler", "optimised", "virtual", "cpus", "memory_gib", "load"}
 FORMAT = {"name", "of", "bytes", "items", "seconds", "p10", "p90", "ratio", "ratio_p10", "ratio_p90", "against",
           "against_seconds", "pairs"}  # fmt: skip
-SAVE = {"name", "ratio", "low", "high", "against", "bytes", "seconds", "against_seconds", "pairs"}
+SAVE = {"name", "ratio", "low", "high", "target", "at_least", "met", "against", "bytes", "pairs"}
+TIMES = {"seconds", "against_seconds"}  # of a ratio of times
 
 
 def refuse(word):
@@ -39,7 +41,7 @@ class Bench(unittest.TestCase):
         self.dir = pathlib.Path(scratch.name)
         self.json = self.dir / "out.json"
 
-    def figures(self, *args):
+    def figures(self, *args, least=0):
         """The lines of --json but the machine's, which is the first, and what was printed."""
         done = bench(*args, "--json", self.json)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
@@ -50,8 +52,8 @@ class Bench(unittest.TestCase):
         self.assertGreater(len(lines), 1)
         for line in lines[1:]:
             for key, value in line.items():
-                if isinstance(value, (int, float)):
-                    self.assertGreaterEqual(value, 0, f"{key} of {line}")
+                if isinstance(value, (int, float)) and least is not None:
+                    self.assertGreaterEqual(value, least, f"{key} of {line}")
             self.assertIn(line["name"], done.stdout)
         return lines[1:], done.stdout
 
@@ -73,13 +75,20 @@ class Bench(unittest.TestCase):
         lines, _ = self.figures("format", "hash", "pack", "--small", "--rounds", "1")
         self.assertEqual({line["of"].split(":")[0] for line in lines}, {"hash", "pack"})
 
-    def test_save_measures_each_level_and_cleans_up(self):
-        lines, _ = self.figures("save", self.dir / "tiers", "--mib", "1", "--rounds", "2")
+    def test_save_measures_all_and_cleans_up(self):
+        lines, printed = self.figures("save", self.dir / "tiers", "--mib", "8", "--rounds", "2", least=None)
         for line in lines:
-            self.assertEqual(set(line), SAVE)
-            self.assertEqual(line["pairs"], 2)
+            self.assertIn(set(line) - SAVE, (set(), TIMES))
+            self.assertEqual(set(line) & SAVE, SAVE)
             self.assertLessEqual(line["low"], line["high"])
-        self.assertEqual([line["name"].split()[0] for line in lines], ["stall", "stall", "local", "committed"])
+            reaches = line["high"] >= line["target"] if line["at_least"] else line["low"] <= line["target"]
+            self.assertEqual(line["met"], reaches, line)
+        names = [line["name"] for line in lines]
+        self.assertEqual(len(names), len(set(names)))
+        self.assertEqual(any("fio" in line["against"] for line in lines), shutil.which("fio") is not None)
+        for what in ("stall, copy", "stall, cow", "restore, warm", "CPU seconds", "slow-down", "page faults", "memory"):
+            self.assertTrue(any(name.startswith(what) for name in names), what)
+        self.assertRegex(printed, "captured by copy")
         self.assertEqual(list((self.dir / "tiers").iterdir()), [])
 
     def test_what_is_not_understood_is_refused(self):

@@ -31,7 +31,7 @@
  *
  * Guarantees
  *   - A save holds exactly the values that the described memory had at bw_save_start,
- *     provided that nobody changes it between start and CAPTURED.
+ *     provided that nobody changes it until bw_save_wait_writable has returned.
  *   - A level is announced only when it is true (tensor.h says what each survives).
  *   - A deadline ends a wait, never a save.
  *

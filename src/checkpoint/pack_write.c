@@ -26,10 +26,9 @@
 #define BATCHES   16u /* in flight at most; workers beyond have no part in capturing */
 #define BATCH_MAX 8u  /* chunks */
 
-/* The part of the arena that is filled at most while the packs are held back. What is captured then stays in memory
- * until there is room, which others make by draining: so few buffers leave a piece between them that is large enough
- * for any of the others' windows. */
-#define HELD_SHARE 8u
+/* What stays free in one piece while the packs are held back. What is captured then stays in memory until there is
+ * room, which others make by draining; they need a window, and what they hold they give back. */
+#define HOLD_LEAVES_BYTES (UINT64_C(32) << 20)
 
 enum slot_state {
     SLOT_FREE,
@@ -269,10 +268,7 @@ static void slot_release(struct slot *s) {
 
 /* Whether one more chunk may be captured although no pack is begun. */
 static bool may_hold(const struct bwi_pack_write *w, uint32_t bytes) {
-    uint64_t held = bytes;
-    for (size_t i = 0; i < w->w->slot_count; i++)
-        if (w->w->slots[i].state != SLOT_FREE) held += w->w->slots[i].chunk->bytes;
-    return held <= bwi_arena_budget(w->ctx->arena) / HELD_SHARE;
+    return bwi_arena_largest_free(w->ctx->arena) >= bytes + HOLD_LEAVES_BYTES;
 }
 
 static bool slot_buffer(struct bwi_pack_writer *k, struct slot *s) {
@@ -534,8 +530,10 @@ static int check_chunks(const struct bwi_pack_write *w, struct bw_error *err) {
     return 0;
 }
 
+/* As many as chunks of the usual size fit into the arena: small tensors make small chunks. */
 static size_t slots_for(const struct bwi_pack_write *w) {
-    const uint64_t fit = bwi_arena_budget(w->ctx->arena) / w->plan->content.extent_bytes;
+    const uint64_t usual = w->plan->stored_bytes / bwi_max_u64(w->plan->chunk_count, 1);
+    const uint64_t fit = bwi_arena_budget(w->ctx->arena) / bwi_max_u64(usual, BWI_ARENA_ALIGN) + SLOTS_MIN;
     const uint64_t most = bwi_max_u64(bwi_min_u64(fit, SLOTS_MAX), SLOTS_MIN);
     return (size_t)bwi_max_u64(bwi_min_u64(w->plan->chunk_count, most), 1);
 }

@@ -189,6 +189,11 @@ uint64_t bwi_arena_budget(const struct bwi_arena *a) {
 uint64_t bwi_arena_used(const struct bwi_arena *a) {
     return a->used;
 }
+uint64_t bwi_arena_largest_free(const struct bwi_arena *a) {
+    uint64_t most = 0;
+    for (const struct range *r = a->free; r; r = r->next) most = bwi_max_u64(most, r->bytes);
+    return most;
+}
 uint64_t bwi_arena_peak(const struct bwi_arena *a) {
     return a->peak;
 }

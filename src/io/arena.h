@@ -47,6 +47,7 @@ void bwi_arena_release(struct bwi_arena *a, uint8_t *ptr, size_t bytes);
 void bwi_arena_register(const struct bwi_arena *a, struct bwi_io *io);
 uint64_t bwi_arena_budget(const struct bwi_arena *a);
 uint64_t bwi_arena_used(const struct bwi_arena *a);
+uint64_t bwi_arena_largest_free(const struct bwi_arena *a); /* the largest buffer that would be granted now */
 uint64_t bwi_arena_peak(const struct bwi_arena *a);
 
 #endif

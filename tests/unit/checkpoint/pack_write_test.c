@@ -202,6 +202,33 @@ static void memory_may_change_once_captured_while_writes_go_on(void **state) {
     world_close(&w);
 }
 
+/* More chunks than would fit if each were as large as an extent may be. */
+static void small_chunks_that_fit_are_captured_without_waiting(void **state) {
+    (void)state;
+    struct world w;
+    struct state s;
+    struct parent p;
+    world_open(&w, 0, MIB);
+    bwi_bucket_model(w.bucket[0])->latency_ns = BWI_NS_PER_S;
+    memset(&s, 0, sizeof s);
+    bwi_description_init(&s.d);
+    for (unsigned i = 0; i < 80; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "t%02u", i);
+        state_plain(&s, name, BW_U8, EXTENT / 2 + 100);
+    }
+    state_plan(&s, EXTENT, 64 * MIB);
+    assert_true(s.plan.chunk_count > MIB / EXTENT && s.plan.stored_bytes < MIB);
+    const uint64_t start = w.env.now;
+    parent_start(&p, &w, &s);
+    world_run(&w);
+    assert_int_equal(p.seen_ns, start);
+    check_written(&w, &p.pw, &s, 0);
+    bwi_pack_write_fini(&p.pw);
+    state_free(&s);
+    world_close(&w);
+}
+
 static void capturing_waits_for_buffers_and_says_how_long(void **state) {
     (void)state;
     struct world w;
@@ -577,6 +604,7 @@ int main(void) {
         cmocka_unit_test(several_saves_share_an_arena_that_holds_two_chunks),
         cmocka_unit_test(a_chunk_above_the_budget_is_refused_at_once),
         cmocka_unit_test(memory_may_change_once_captured_while_writes_go_on),
+        cmocka_unit_test(small_chunks_that_fit_are_captured_without_waiting),
         cmocka_unit_test(capturing_waits_for_buffers_and_says_how_long),
         cmocka_unit_test(at_most_four_packs_are_open_and_capture_does_not_wait_for_their_end),
         cmocka_unit_test(each_pack_is_begun_and_finished_once_and_each_chunk_written_once),

@@ -181,7 +181,7 @@ static inline uint64_t world_upload_bytes(struct world *w, enum bwi_tier tier) {
 
 /* ---- states ---- */
 
-#define STATE_TENSORS 16
+#define STATE_TENSORS 96
 
 /* What a rank holds: memory, its description, its plan, and a row-major image of each item. */
 struct state {

@@ -55,6 +55,24 @@ static void a_buffer_is_granted_at_once_aligned_and_counted(void **state) {
     bwi_arena_close(a);
 }
 
+static void the_largest_free_piece_is_known(void **state) {
+    (void)state;
+    struct bwi_arena *a = open_arena(4 * PAGE);
+    struct ask x, y, z;
+    assert_int_equal(bwi_arena_largest_free(a), 4 * PAGE);
+    ask(a, &x, PAGE);
+    ask(a, &y, 2 * PAGE);
+    assert_int_equal(bwi_arena_largest_free(a), PAGE);
+    ask(a, &z, PAGE);
+    assert_int_equal(bwi_arena_largest_free(a), 0);
+    bwi_arena_release(a, y.w.ptr, 2 * PAGE);
+    assert_int_equal(bwi_arena_largest_free(a), 2 * PAGE);
+    bwi_arena_release(a, x.w.ptr, PAGE);
+    bwi_arena_release(a, z.w.ptr, PAGE);
+    assert_int_equal(bwi_arena_largest_free(a), 4 * PAGE);
+    bwi_arena_close(a);
+}
+
 static void no_bytes_still_get_an_address(void **state) {
     (void)state;
     struct bwi_arena *a = open_arena(MB);
@@ -274,6 +292,7 @@ static void it_does_what_a_naive_model_does(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_buffer_is_granted_at_once_aligned_and_counted),
+        cmocka_unit_test(the_largest_free_piece_is_known),
         cmocka_unit_test(no_bytes_still_get_an_address),
         cmocka_unit_test(a_small_request_does_not_overtake_a_large_one),
         cmocka_unit_test(withdrawing_the_first_waiter_lets_the_next_ones_in),
