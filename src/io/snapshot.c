@@ -237,8 +237,24 @@ int bwi_snapshot_work(struct bwi_snapshots *s, unsigned part, unsigned parts) {
 
 /* ---- units ---- */
 
+typedef int (*range_call)(struct bwi_protect *os, int fd, uint64_t address, uint64_t bytes);
+
+/* Where something in a range was unmapped or replaced a call on the whole fails: then on ever smaller parts. That is
+ * nothing unusual: an allocator gives back what lies between two tensors. */
+static void each_part(struct bwi_snapshots *s, range_call call, const struct bwi_range *hull) {
+    if (call(s->os, s->fd, hull->start, hull->end - hull->start) == 0) return;
+    for (uint64_t unit = hull->start; unit < hull->end; unit += BWI_UNIT) {
+        if (call(s->os, s->fd, unit, BWI_UNIT) == 0) continue;
+        for (uint64_t page = unit; page < unit + BWI_UNIT; page += BWI_PAGE) (void)call(s->os, s->fd, page, BWI_PAGE);
+    }
+}
+
 void bwi_unit_open(struct bwi_snapshots *s, struct bwi_unit *u, uint64_t address) {
-    if (atomic_exchange(&u->opened, 1) == 0) (void)s->os->off(s->os, s->fd, address, BWI_UNIT);
+    const struct bwi_range unit = {address, address + BWI_UNIT};
+    if (atomic_exchange(&u->opened, 1) != 0) return;
+    if (s->os->off(s->os, s->fd, address, BWI_UNIT) == 0) return;
+    each_part(s, s->os->off, &unit);
+    (void)s->os->wake(s->os, s->fd, address, BWI_UNIT);
 }
 
 void bwi_unit_open_pages(struct bwi_snapshots *s, struct bwi_unit *u, uint64_t address) {
@@ -332,17 +348,6 @@ bool bwi_snapshot_lost(const struct bwi_snapshots *s) {
 }
 
 /* ---- ending ---- */
-
-typedef int (*range_call)(struct bwi_protect *os, int fd, uint64_t address, uint64_t bytes);
-
-/* Where the caller has unmapped or replaced something a call on the whole fails: then on ever smaller parts. */
-static void each_part(struct bwi_snapshots *s, range_call call, const struct bwi_range *hull) {
-    if (call(s->os, s->fd, hull->start, hull->end - hull->start) == 0) return;
-    for (uint64_t unit = hull->start; unit < hull->end; unit += BWI_UNIT) {
-        if (call(s->os, s->fd, unit, BWI_UNIT) == 0) continue;
-        for (uint64_t page = unit; page < unit + BWI_UNIT; page += BWI_PAGE) (void)call(s->os, s->fd, page, BWI_PAGE);
-    }
-}
 
 /* Unregistering wakes nobody, so that comes last. */
 void bwi_snapshot_release_hulls(struct bwi_snapshots *s) {

@@ -6,6 +6,8 @@
 #include "base/env.h"
 #include "io/snapshot_private.h"
 
+#define LINE ((uint64_t)64)
+
 static uint64_t now_ns(void) {
     struct bwi_env *env = bwi_env_system();
     return env->now_ns(env);
@@ -37,12 +39,37 @@ static void count_wait(struct bwi_snapshots *s, struct bwi_unit *u) {
     u->wanted_ns = 0;
 }
 
+/* The first run that ends behind the address. */
+static size_t run_at(const struct bwi_snapshots *s, uint64_t address) {
+    const struct bwi_hulls *h = &s->hulls;
+    size_t low = 0, high = h->run_count;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (h->runs[middle].end <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Copies what the save needs of [from, from + bytes), whole cache lines of it. Nothing else is touched: what lies
+ * between the runs may be unmapped at any moment. */
+static void put_aside(const struct bwi_snapshots *s, uint8_t *to, uint64_t from, uint64_t bytes) {
+    const struct bwi_hulls *h = &s->hulls;
+    for (size_t i = run_at(s, from); i < h->run_count && h->runs[i].start < from + bytes; i++) {
+        const uint64_t start = bwi_max_u64(h->runs[i].start - h->runs[i].start % LINE, from);
+        const uint64_t end = bwi_min_u64(bwi_round_up(h->runs[i].end, LINE), from + bytes);
+        bwi_copy_blind(to + (start - from), bwi_protect_at(start), (size_t)(end - start));
+    }
+}
+
 /* Puts a unit aside; true if that was still needed. */
 static bool shadow_unit(struct bwi_snapshots *s, struct bwi_unit *u, uint64_t address, uint32_t shadow) {
     uint32_t state = UNIT_PROTECTED;
     if (!atomic_compare_exchange_strong(&u->state, &state, UNIT_SHADOWING)) return false;
     uint8_t *to = s->shadows + shadow * BWI_UNIT;
-    bwi_copy_blind(to, bwi_protect_at(address), BWI_UNIT);
+    put_aside(s, to, address, BWI_UNIT);
     bwi_unit_patch(s, u, to, 0, BWI_UNIT);
     s->stats.units++;
     u->shadow = shadow;
@@ -74,7 +101,7 @@ static void save_page(struct bwi_snapshots *s, struct bwi_unit *u, uint64_t addr
         return;
     }
     struct bwi_page *p = &s->pages[s->page_count];
-    bwi_copy_blind(s->page_bytes + s->page_count * BWI_PAGE, bwi_protect_at(page), BWI_PAGE);
+    put_aside(s, s->page_bytes + s->page_count * BWI_PAGE, page, BWI_PAGE);
     p->next = u->pages;
     p->at = (uint32_t)(page - address);
     p->opened = 0;

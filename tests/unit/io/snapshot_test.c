@@ -436,6 +436,38 @@ static void memory_that_is_unmapped_meanwhile_does_not_keep_the_rest(void **stat
     close_scene(&c);
 }
 
+/* What lies between tensors is the allocator's, who unmaps it, or maps something else there, when it likes. */
+static void gaps_that_are_unmapped_or_replaced_meanwhile_do_no_harm(void **state) {
+    struct scene c;
+    struct bwi_snapshot_need need;
+    struct bwi_snapshot_stats stats;
+    (void)state;
+    for (size_t area = 12; area <= 40; area += 28) { /* few shadows, and enough */
+        if (!open_scene(&c, 48 * MIB, MADV_HUGEPAGE, area * MIB, LONG_NS)) skip();
+        for (size_t i = 0; i < 24; i++) add_range(&c, i * 2 * MIB + 300, MIB);
+        begin(&c, &need);
+        assert_int_equal(munmap(c.memory + 5 * MIB + 8192, MIB / 2), 0);
+        const int fd = memfd_create("other", 0);
+        assert_int_equal(ftruncate(fd, (off_t)MIB), 0);
+        assert_true(mmap(c.memory + 9 * MIB + 8192, MIB / 2, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, fd, 0) !=
+                    MAP_FAILED);
+        (void)close(fd);
+        struct write_one w[] = {{.at = c.memory + 4 * MIB + 4096}, {.at = c.memory + 8 * MIB + 4096}};
+        pthread_t threads[2];
+        for (int i = 0; i < 2; i++) {
+            w[i].count = 1;
+            assert_int_equal(pthread_create(&threads[i], NULL, write_some, &w[i]), 0);
+        }
+        join(threads, 2);                        /* before anything is copied: there are shadows for both */
+        put(c.memory + 9 * MIB + 4096 * 250, 1); /* behind what was replaced, in the same unit */
+        (void)copy_all(&c);
+        bwi_snapshot_end(c.snapshots, &stats);
+        assert_int_equal(stats.units >= 2, 1);
+        check_copy(&c);
+        close_scene(&c);
+    }
+}
+
 /* ---- the kernel that says no ---- */
 
 struct refusing {
@@ -510,6 +542,7 @@ int main(void) {
         cmocka_unit_test(a_forked_child_writes_as_it_likes),
         cmocka_unit_test(shared_memory_and_files_are_edges),
         cmocka_unit_test(memory_that_is_unmapped_meanwhile_does_not_keep_the_rest),
+        cmocka_unit_test(gaps_that_are_unmapped_or_replaced_meanwhile_do_no_harm),
         cmocka_unit_test(a_refused_call_leaves_nothing_protected),
         cmocka_unit_test(protecting_that_is_as_dear_as_copying_is_not_done),
     };
