@@ -189,7 +189,8 @@ struct bw_options {
     /**
      * Optional. With BW_CAPTURE_COW: a write to a tensor waits for no longer than this until its piece is
      * captured (a tier that hangs, a budget far below the state); then all tensors are given free and the save
-     * fails. Default 30,000 ms; 0: for ever.
+     * fails. To be above the state divided by the speed of the first tier, unless the budget is as large as
+     * the state. Default 30,000 ms; 0: for ever.
      */
     uint64_t capture_wait_ms;
 };

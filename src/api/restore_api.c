@@ -402,7 +402,8 @@ int bw_restore_blob(struct bw_restore *restore, uint32_t rank, const char *name,
     LOCKED(restore, err, ret_bytes);
     restore->call = (struct bwi_restore_call){
         .what = BWI_RESTORE_BLOB, .name = name, .rank = rank, .buf = buf, .buf_bytes = buf_bytes};
-    int rc = run_call(restore, err);
+    int rc = restore->ck ? wait_captured(restore->ck, err) : 0;
+    if (rc == 0) rc = run_call(restore, err);
     if (rc == 0 || rc == BW_E_LIMIT) *ret_bytes = restore->call.got_bytes;
     bwi_mutex_unlock(&restore->mutex);
     return rc;

@@ -5,7 +5,9 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "base/vec.h"
+#include "checkpoint/transfer.h"
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define AREA_SHARE 2u /* the part of the arena that may be taken; the rest is for the chunks */
@@ -37,8 +39,51 @@ static bool may_protect(const struct bwi_description *d, size_t source) {
     return source >= d->tensor_count || (!d->tensors[source].device && d->tensors[source].contiguous);
 }
 
-/* Sorts the sources into ranges to be protected and those to be copied. Each extent is filled once, so each range is
- * copied once (of tensors that are one, one is: then the unit is opened in the end, not before). */
+/* ---- tensors that are one ---- */
+
+static int by_start(const void *left, const void *right) {
+    const struct bwi_tensor_source *a = *(struct bwi_tensor_source *const *)left;
+    const struct bwi_tensor_source *b = *(struct bwi_tensor_source *const *)right;
+    return a->data < b->data ? -1 : a->data > b->data;
+}
+
+static bool rising(const struct bwi_cow *c) {
+    for (size_t i = 1; i < c->range_count; i++)
+        if (c->ranges[i].start <= c->ranges[i - 1].start) return false;
+    return true;
+}
+
+/* Of tensors that see the same memory alike one alone is captured. Takes the ranges of the others out, so that each is
+ * counted as often as it is copied. false: out of memory. */
+static bool drop_ties(struct bwi_cow *c) {
+    const struct bwi_description *d = c->description;
+    if (rising(c)) return true;
+    const struct bwi_tensor_source **list = bwi_calloc(d->tensor_count + 1, sizeof *list);
+    if (list == NULL) return false;
+    size_t count = 0;
+    for (size_t i = 0; i < d->tensor_count; i++)
+        if (d->tensors[i].mine && d->tensors[i].bytes > 0) list[count++] = &d->tensors[i];
+    qsort(list, count, sizeof *list, by_start);
+    c->range_count = 0;
+    for (size_t i = 0; i < count; i++) {
+        bool tied = false;
+        for (size_t k = i; k-- > 0 && list[k]->data == list[i]->data && !tied;) {
+            tied = bwi_same_view(list[k], list[i]);
+            c->tied_to_device |= list[k]->device != list[i]->device;
+        }
+        const uint64_t start = (uintptr_t)list[i]->data;
+        if (!tied && may_protect(d, (size_t)(list[i] - d->tensors)))
+            c->ranges[c->range_count++] = (struct bwi_range){start, start + list[i]->bytes};
+    }
+    bwi_free(list);
+    for (size_t i = 0; i < d->blob_count; i++) {
+        const uint64_t start = (uintptr_t)d->blobs[i].data;
+        if (d->blobs[i].bytes > 0) c->ranges[c->range_count++] = (struct bwi_range){start, start + d->blobs[i].bytes};
+    }
+    return true;
+}
+
+/* Sorts the sources into ranges to be protected and those to be copied. Each range is copied once. */
 static int collect(struct bwi_cow *c) {
     const struct bwi_description *d = c->description;
     const size_t count = source_count(d);
@@ -54,7 +99,7 @@ static int collect(struct bwi_cow *c) {
         else
             c->staged_bytes += bwi_round_up(bytes, 64);
     }
-    return 0;
+    return drop_ties(c) ? 0 : BW_E_NOMEM;
 }
 
 /* ---- the area ---- */
@@ -68,7 +113,10 @@ static void granted(struct bwi_arena_wait *w) {
 static bool take_area(struct bwi_cow *c, uint64_t copied, uint64_t hull_bytes) {
     const uint64_t most = bwi_arena_budget(c->ctx->arena) / AREA_SHARE;
     const uint64_t least = copied + BWI_SNAPSHOT_AREA_MIN;
-    uint64_t want = bwi_min_u64(most, copied + hull_bytes + hull_bytes / 8 + BWI_SNAPSHOT_AREA_MIN);
+    const uint64_t left = bwi_arena_largest_free(c->ctx->arena);
+    if (left < least + BWI_HOLD_LEAVES_BYTES) return false; /* others need a window to make room with */
+    const uint64_t cap = bwi_min_u64(most, left - BWI_HOLD_LEAVES_BYTES);
+    uint64_t want = bwi_min_u64(cap, copied + hull_bytes + hull_bytes / 8 + BWI_SNAPSHOT_AREA_MIN);
     for (; want >= least; want = copied + (want - copied) / 2) {
         c->area = (struct bwi_arena_wait){.bytes = (size_t)bwi_round_up(want, BWI_ARENA_ALIGN), .granted = granted};
         bwi_arena_acquire(c->ctx->arena, &c->area);
@@ -127,8 +175,10 @@ static enum bwi_step prepare(struct bwi_cow *c) {
     struct bwi_snapshot_need need;
     struct bw_error e = BW_ERROR_INIT;
     if (c->ctx->snapshots == NULL) return give_up(c, c->ctx->snapshots_why_not);
-    if (bwi_snapshots_busy(c->ctx->snapshots)) return give_up(c, "another save is being captured");
+    if (c->must_copy || bwi_snapshots_busy(c->ctx->snapshots)) return give_up(c, "another save is being captured");
     if (collect(c) < 0) return give_up(c, "out of memory");
+    if (c->range_count == 0) return give_up(c, "there is nothing that can be write-protected");
+    if (c->tied_to_device) return give_up(c, "a device may write to what tensors share");
     if (bwi_snapshot_prepare(c->ctx->snapshots, c->ranges, c->range_count, &need, &e) < 0) return give_up(c, e.message);
     c->snapshots = c->ctx->snapshots;
     c->copied_bytes = c->staged_bytes + need.edge_bytes;

@@ -25,6 +25,7 @@ struct bwi_cow {
     /* in */
     struct bwi_context *ctx;
     const struct bwi_description *description; /* `mine` is set in it */
+    bool must_copy; /* another save is to be captured first: what were frozen now would stay so until then */
     /* out */
     bool frozen; /* until bwi_cow_end */
     bool ran;    /* it was */
@@ -40,6 +41,7 @@ struct bwi_cow {
     size_t range_count;
     uint8_t **staged;      /* per tensor, then per blob: where it was copied; NULL: it was not */
     uint64_t staged_bytes; /* of them */
+    bool tied_to_device;   /* of tensors that begin at one address one is a device\'s, another is not */
     unsigned parts;
     struct bwi_cow_part part[BWI_COW_PARTS];
 };

@@ -26,10 +26,6 @@
 #define BATCHES   16u /* in flight at most; workers beyond have no part in capturing */
 #define BATCH_MAX 8u  /* chunks */
 
-/* What stays free in one piece while the packs are held back. What is captured then stays in memory until there is
- * room, which others make by draining; they need a window, and what they hold they give back. */
-#define HOLD_LEAVES_BYTES (UINT64_C(32) << 20)
-
 enum slot_state {
     SLOT_FREE,
     SLOT_BUFFER,   /* waits for the arena */
@@ -268,7 +264,7 @@ static void slot_release(struct slot *s) {
 
 /* Whether one more chunk may be captured although no pack is begun. */
 static bool may_hold(const struct bwi_pack_write *w, uint32_t bytes) {
-    return bwi_arena_largest_free(w->ctx->arena) >= bytes + HOLD_LEAVES_BYTES;
+    return bwi_arena_largest_free(w->ctx->arena) >= bytes + BWI_HOLD_LEAVES_BYTES;
 }
 
 static bool slot_buffer(struct bwi_pack_writer *k, struct slot *s) {

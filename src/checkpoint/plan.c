@@ -107,6 +107,10 @@ static int view_cmp(const struct bwi_tensor_source *a, const struct bwi_tensor_s
     return extents != 0 ? extents : memcmp(a->stride, b->stride, sizeof *a->stride * a->dims);
 }
 
+bool bwi_same_view(const struct bwi_tensor_source *a, const struct bwi_tensor_source *b) {
+    return view_cmp(a, b) == 0;
+}
+
 static int by_view(const void *left, const void *right) {
     const struct view *a = left;
     const struct view *b = right;

@@ -117,6 +117,8 @@ struct bwi_strided {
     const int64_t *stride; /* bytes */
 };
 void bwi_scatter(const struct bwi_strided *d, uint64_t from, uint64_t n, const uint8_t *src);
+/* The same memory, seen alike: the layout ties such tensors, and their bytes are saved once. */
+bool bwi_same_view(const struct bwi_tensor_source *a, const struct bwi_tensor_source *b);
 /* Fills one chunk: gathers all its pieces into `dst` (chunk->bytes) and zeroes the gaps. */
 void bwi_plan_fill(const struct bwi_plan *p, const struct bwi_chunk *c, uint8_t *dst);
 /* Hashes each piece of a chunk that was filled into content.extents and places. */

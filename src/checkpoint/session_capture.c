@@ -50,9 +50,9 @@ static void note_capture(struct bwi_save *v) {
     const struct bwi_cow *c = &v->cow;
     struct bw_save_stats *t = &v->stats;
     t->copied_bytes = c->ran ? c->copied_bytes : 0;
-    t->writes_caught = c->stats.faults;
-    t->writes_waited = c->stats.waits;
-    t->write_wait_max_ns = c->stats.wait_max_ns;
+    t->writes_caught = c->ran ? c->stats.faults : 0;
+    t->writes_waited = c->ran ? c->stats.waits : 0;
+    t->write_wait_max_ns = c->ran ? c->stats.wait_max_ns : 0;
     t->protect_ns = c->ran ? c->protect_ns : 0;
     bwi_format(t->capture_mode, sizeof t->capture_mode, "%s", c->ran ? "cow" : "copy");
     bwi_format(t->capture_why, sizeof t->capture_why, "%s", c->why_not);
@@ -66,6 +66,7 @@ bool bwi_save_freeze(struct bwi_save *v) {
     if (v->cow.ctx == NULL) {
         v->cow.ctx = v->session->ctx;
         v->cow.description = &v->description;
+        v->cow.must_copy = !bwi_save_is_next(v);
         bwi_cow_start(&v->cow, &v->task);
     }
     if (v->cow.task.running) return false;

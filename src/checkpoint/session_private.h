@@ -34,6 +34,8 @@ int bwi_save_plan(struct bwi_save *v, struct bw_error *err); /* any thread; then
 void bwi_save_planned(struct bwi_save *v);
 /* Write-protects and plans, step by step; true when both have ended, plan_error says how. */
 bool bwi_save_freeze(struct bwi_save *v);
+/* No save before it is to be captured still. */
+bool bwi_save_is_next(const struct bwi_save *v);
 /* Announces that it is captured, once it is. */
 void bwi_save_watch_capture(struct bwi_save *v);
 

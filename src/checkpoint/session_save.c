@@ -86,9 +86,9 @@ static uint64_t promised(const struct bwi_save *v) {
 }
 
 /* Only one save at a time captures before it has room. */
-static bool is_next_for_room(const struct bwi_save *v) {
+bool bwi_save_is_next(const struct bwi_save *v) {
     for (const struct bwi_save *o = v->session->saves; o && o != v; o = o->next)
-        if (o->state == BWI_SAVE_ROOM) return false;
+        if (o->state == BWI_SAVE_FREEZE || o->state == BWI_SAVE_ROOM) return false;
     return true;
 }
 
@@ -149,7 +149,8 @@ static enum bwi_step there_is_room(struct bwi_save *v) {
 
 static enum bwi_step make_room(struct bwi_save *v) {
     struct bw_error e = BW_ERROR_INIT;
-    if (!v->write.ctx && is_next_for_room(v) && start_write(v, &e) < 0) return fail(v, &e);
+    const bool may_capture = v->cow.frozen || bwi_save_is_next(v); /* what is frozen must not wait for others */
+    if (!v->write.ctx && may_capture && start_write(v, &e) < 0) return fail(v, &e);
     bwi_save_watch_capture(v);
     if (!two_tiers(v)) return there_is_room(v);
     if (pausing(v)) return BWI_STEP_WAIT;
@@ -367,9 +368,11 @@ static enum bwi_step stop(struct bwi_save *v) {
     struct bwi_task *children[] = {&v->cow.task, &v->room.task, &v->write.task, &v->publish.task, &v->drain.task};
     unsigned running = 0;
     for (size_t i = 0; i < sizeof children / sizeof *children; i++) running += !stop_child(children[i]);
+    if (!v->cow.task.running && !v->write.task.running && !v->is_planning) { /* nobody reads the memory any more */
+        bwi_cow_end(&v->cow);
+        v->captured = true;
+    }
     if (running || v->is_planning) return BWI_STEP_WAIT;
-    bwi_cow_end(&v->cow);
-    v->captured = true;
     if (v->committed || v->left) return BWI_STEP_END;
     return go(v, BWI_SAVE_CLEAN);
 }

@@ -12,6 +12,10 @@
 #include "checkpoint/plan.h"
 #include "io/pace.h"
 
+/* What stays free in one piece while the packs are held back. What is captured then stays in memory until there is
+ * room, which others make by draining; they need a window, and what they hold they give back. */
+#define BWI_HOLD_LEAVES_BYTES (UINT64_C(32) << 20)
+
 /* Writes all packs of a plan to one tier: captures chunk by chunk into arena buffers (BWI_IO_CALL on the engine's
  * workers; inline where the loop has no engine), hashes, writes. The header of a pack is written first. `captured`
  * becomes true, and `parent` is woken, when the last chunk has been copied: from then on the description's memory is

@@ -58,8 +58,9 @@ static int make_runs(struct bwi_hulls *h, const struct bwi_range *ranges, size_t
 /* Parts of runs that one hull is to cover. */
 struct group {
     struct bwi_range span;
-    uint64_t bytes;    /* of runs; 0: it is empty */
-    size_t first_edge; /* of the edges made for it */
+    uint64_t bytes; /* of runs; 0: it is empty */
+    uint64_t last;  /* of the last run */
+    uint64_t gaps;  /* bytes between them */
 };
 
 /* The group's hull, with what sticks out at either end as edges. */
@@ -89,7 +90,7 @@ static int close_group(struct bwi_hulls *h, struct group *g, size_t first_run, s
 static bool joins(const struct group *g, const struct bwi_mapping *m, uint64_t start, uint64_t bytes) {
     if (g->bytes == 0 || g->span.start < m->start) return false;
     const uint64_t gap = start - g->span.end;
-    return gap <= BRIDGE_BYTES && gap <= g->bytes + bytes;
+    return gap <= BRIDGE_BYTES && gap <= g->last + bytes && g->gaps + gap <= g->bytes + bytes;
 }
 
 /* The part of a run that lies in the mapping at `at`, or before the next one; its end. */
@@ -111,13 +112,15 @@ static int make_hulls(struct bwi_hulls *h, bwi_find_mapping find, void *user) {
             end = part_end(&m, found, at, h->runs[i].end, &plain);
             if (!plain || !joins(&g, &m, at, end - at)) {
                 rc = close_group(h, &g, first, i + 1);
-                g.span.start = at;
+                g = (struct group){.span = {at, at}};
                 first = i;
             }
             if (rc == 0 && !plain) rc = add_edge(h, at, end);
             if (!plain) continue;
+            g.gaps += at - g.span.end;
             g.span.end = end;
             g.bytes += end - at;
+            g.last = end - at;
         }
     }
     return rc == 0 ? close_group(h, &g, first, h->run_count) : rc;

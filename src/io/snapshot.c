@@ -162,6 +162,8 @@ int bwi_snapshot_prepare(struct bwi_snapshots *s, const struct bwi_range *ranges
         return rc;
     }
     count_bytes(s, ranges, count);
+    s->stats = (struct bwi_snapshot_stats){0};
+    s->registered = 0;
     s->busy = true;
     *ret = (struct bwi_snapshot_need){s->hulls.inside_bytes, s->hulls.edge_bytes, s->hulls.hull_bytes};
     return 0;
@@ -191,7 +193,7 @@ void bwi_snapshot_begin(struct bwi_snapshots *s, uint8_t *area, size_t area_byte
     assert(s->busy && area_bytes >= s->hulls.edge_bytes + BWI_SNAPSHOT_AREA_MIN);
     bwi_mutex_lock(&s->lock);
     cut_area(s, area, area_bytes);
-    s->wanted_first = s->wanted_end = 0;
+    s->wanted_first = s->wanted_end = s->registered = 0;
     s->wanting = false;
     s->lost = false;
     s->stats = (struct bwi_snapshot_stats){0};
@@ -199,9 +201,17 @@ void bwi_snapshot_begin(struct bwi_snapshots *s, uint8_t *area, size_t area_byte
     bwi_mutex_unlock(&s->lock);
 }
 
+/* A hull that another descriptor has registered (-EBUSY) is not ours, and is not to be touched: the kernel would let us
+ * open it. One that could not be registered for another reason may be so in part. */
+static int add_hull(struct bwi_snapshots *s, const struct bwi_range *hull) {
+    const int rc = s->os->add(s->os, s->fd, hull->start, hull->end - hull->start);
+    if (rc != -EBUSY) s->registered++;
+    return rc;
+}
+
 /* In slices, so that memory on small pages, where protecting is dear, is found out early. */
 static int protect_hull(struct bwi_snapshots *s, const struct bwi_range *hull, uint64_t begin_ns, uint64_t *done) {
-    int rc = s->os->add(s->os, s->fd, hull->start, hull->end - hull->start);
+    int rc = add_hull(s, hull);
     for (uint64_t at = hull->start, end; rc == 0 && at < hull->end; at = end) {
         end = bwi_min_u64(at + SLICE_BYTES, hull->end);
         rc = s->os->on(s->os, s->fd, at, end - at);
@@ -262,7 +272,8 @@ void bwi_unit_open_pages(struct bwi_snapshots *s, struct bwi_unit *u, uint64_t a
         struct bwi_page *p = &s->pages[i - 1];
         if (atomic_exchange(&p->opened, 1) != 0) continue;
         atomic_fetch_sub(&u->pages_waiting, 1);
-        (void)s->os->off(s->os, s->fd, address + p->at, BWI_PAGE);
+        if (s->os->off(s->os, s->fd, address + p->at, BWI_PAGE) < 0)
+            (void)s->os->wake(s->os, s->fd, address + p->at, BWI_PAGE);
     }
 }
 
@@ -349,18 +360,23 @@ bool bwi_snapshot_lost(const struct bwi_snapshots *s) {
 
 /* ---- ending ---- */
 
-/* Unregistering wakes nobody, so that comes last. */
-void bwi_snapshot_release_hulls(struct bwi_snapshots *s) {
-    for (size_t i = 0; i < s->hulls.hull_count; i++) each_part(s, s->os->off, &s->hulls.hulls[i]);
-    for (size_t i = 0; i < s->hulls.hull_count; i++) each_part(s, s->os->remove, &s->hulls.hulls[i]);
-    for (size_t i = 0; i < s->hulls.hull_count; i++) each_part(s, s->os->wake, &s->hulls.hulls[i]);
+void bwi_snapshot_open_hulls(struct bwi_snapshots *s) {
+    for (size_t i = 0; i < s->registered; i++) each_part(s, s->os->off, &s->hulls.hulls[i]);
+    for (size_t i = 0; i < s->registered; i++) each_part(s, s->os->wake, &s->hulls.hulls[i]);
+}
+
+/* Unregistering wakes nobody, so that comes last but for one more waking. */
+static void release_hulls(struct bwi_snapshots *s) {
+    bwi_snapshot_open_hulls(s);
+    for (size_t i = 0; i < s->registered; i++) each_part(s, s->os->remove, &s->hulls.hulls[i]);
+    for (size_t i = 0; i < s->registered; i++) each_part(s, s->os->wake, &s->hulls.hulls[i]);
 }
 
 void bwi_snapshot_end(struct bwi_snapshots *s, struct bwi_snapshot_stats *ret) {
     bwi_mutex_lock(&s->lock);
     const bool live = s->live;
     s->live = false;
-    if (live) bwi_snapshot_release_hulls(s);
+    if (live) release_hulls(s);
     *ret = s->stats;
     bwi_mutex_unlock(&s->lock);
     forget(s);

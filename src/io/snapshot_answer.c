@@ -18,7 +18,7 @@ static void give_up(struct bwi_snapshots *s) {
     if (s->lost) return;
     s->lost = true; /* before anything is opened */
     s->wanting = false;
-    bwi_snapshot_release_hulls(s);
+    bwi_snapshot_open_hulls(s);
 }
 
 /* ---- shadows ---- */
@@ -89,6 +89,11 @@ static bool is_whole(const struct bwi_snapshots *s, uint64_t page) {
     return run != SIZE_MAX && h->runs[run].end >= page + BWI_PAGE;
 }
 
+static bool is_needed(const struct bwi_snapshots *s, uint64_t page) {
+    const size_t run = run_at(s, page);
+    return run < s->hulls.run_count && s->hulls.runs[run].start < page + BWI_PAGE;
+}
+
 static struct bwi_page *page_of(const struct bwi_snapshots *s, const struct bwi_unit *u, uint64_t at) {
     for (uint32_t i = u->pages; i != 0; i = s->pages[i - 1].next)
         if (s->pages[i - 1].at == at) return &s->pages[i - 1];
@@ -127,6 +132,8 @@ static void want(struct bwi_snapshots *s, struct bwi_unit *u, uint64_t address, 
     if (page_of(s, u, page - address) != NULL) return; /* it is opened when its readers have left */
     if (take_shadow(s, &shadow)) {
         if (!shadow_unit(s, u, address, shadow)) bwi_shadow_give(s, shadow);
+    } else if (!is_needed(s, page)) { /* nobody reads it, so there is nothing to put aside */
+        if (s->os->off(s->os, s->fd, page, BWI_PAGE) < 0) (void)s->os->wake(s->os, s->fd, page, BWI_PAGE);
     } else if (!is_whole(s, page)) {
         save_page(s, u, address, page);
     } else {

@@ -45,6 +45,7 @@ struct bwi_snapshots {
     bool busy;             /* from prepare to end; the loop's */
     _Atomic bool lost;
     struct bwi_hulls hulls;
+    size_t registered; /* hulls, from the first one on, that are ours: others may be somebody else's */
     size_t *hull_unit; /* number of each hull's first unit */
     size_t *edge_at;   /* place of each edge in the area */
     uint8_t *area;
@@ -80,8 +81,9 @@ void bwi_shadow_give(struct bwi_snapshots *s, uint32_t shadow); /* any thread; o
 void bwi_unit_retire(struct bwi_snapshots *s, struct bwi_unit *u, uint64_t address);
 /* Puts pages of [from, from + n) of a unit, whose bytes were copied to dst, in their old state. */
 void bwi_unit_patch(const struct bwi_snapshots *s, const struct bwi_unit *u, uint8_t *dst, size_t from, size_t n);
-/* Opens all, whatever is mapped there now, and wakes all. */
-void bwi_snapshot_release_hulls(struct bwi_snapshots *s);
+/* Opens all that is ours, whatever is mapped there now, and wakes all. They stay registered: nobody else may protect
+ * them while a worker might still open a unit. */
+void bwi_snapshot_open_hulls(struct bwi_snapshots *s);
 
 /* snapshot_answer.c: the thread. */
 void *bwi_snapshot_answer(void *arg);

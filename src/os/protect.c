@@ -15,7 +15,9 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #ifndef USERFAULTFD_IOC_NEW
@@ -23,6 +25,10 @@
 #endif
 #ifndef UFFD_FEATURE_WP_UNPOPULATED
 #define UFFD_FEATURE_WP_UNPOPULATED (1 << 13)
+#endif
+
+#ifndef PR_GET_MEMORY_MERGE
+#define PR_GET_MEMORY_MERGE 68
 #endif
 
 /* Pages that were never written are protected as well only with the second one. */
@@ -45,9 +51,22 @@ static int new_descriptor(void) {
     return bwi_os_descriptor((int)fd);
 }
 
+bool bwi_protect_kernel_is_sound(const char *release) {
+    unsigned major = 0, minor = 0;
+    if (sscanf(release, "%u.%u", &major, &minor) != 2) return false;
+    return major != 6 || minor < 12 || minor > 17;
+}
+
+/* A page that KSM merges loses its protection. */
+static bool may_be_merged(void) {
+    return prctl(PR_GET_MEMORY_MERGE, 0, 0, 0, 0) == 1;
+}
+
 static int protect_open(struct bwi_protect *p) {
+    struct utsname name;
     (void)p;
-    if (sysconf(_SC_PAGESIZE) != (long)BWI_PAGE) return -EOPNOTSUPP;
+    if (sysconf(_SC_PAGESIZE) != (long)BWI_PAGE || may_be_merged()) return -EOPNOTSUPP;
+    if (uname(&name) < 0 || !bwi_protect_kernel_is_sound(name.release)) return -EOPNOTSUPP;
     const int fd = new_descriptor();
     if (fd < 0) return fd;
     struct uffdio_api api = {.api = UFFD_API, .features = FEATURES};

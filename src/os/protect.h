@@ -23,7 +23,8 @@ struct bwi_mapping {
 struct bwi_protect {
     /* A descriptor; negative where there is none to be had that sees every write: -EPERM (a container, or a user who
      * may see faults of user code alone, so that a read() into protected memory would fail), -ENOSYS (the kernel, or
-     * this kind of machine), -EOPNOTSUPP (Linux before 6.4, pages that are not of 4 KiB). */
+     * this kind of machine), -EOPNOTSUPP (Linux before 6.4, one that forgets, pages that are not of 4 KiB, memory that
+     * is merged by KSM). */
     int (*open)(struct bwi_protect *p);
     void (*close)(struct bwi_protect *p, int fd);
     /* The mapping that holds the address, or the next one; -ENOENT: there is none above it. `maps` is a descriptor of
@@ -43,6 +44,11 @@ struct bwi_protect {
 static inline uint8_t *bwi_protect_at(uint64_t address) {
     return (uint8_t *)(uintptr_t)address;
 }
+
+/* Whether a kernel of this release keeps what it protects. Linux 6.12 began to give back pages of zeros when it splits
+ * a huge page, and forgot there that they were protected; mended in 6.18 (9658d698a8a8), and in some later releases of
+ * the older lines, which are not told apart here. */
+bool bwi_protect_kernel_is_sound(const char *release);
 
 /* The kernel's. Shared, immutable. */
 struct bwi_protect *bwi_protect_system(void);

@@ -77,6 +77,18 @@ static void a_gap_larger_than_what_lies_around_it_is_not_bridged(void **state) {
     bwi_hulls_fini(&h);
 }
 
+/* However much lies before them. */
+static void few_bytes_far_from_each_other_are_no_hull(void **state) {
+    (void)state;
+    struct bwi_range r[50] = {{8 * MIB, 40 * MIB}};
+    for (size_t i = 1; i < 50; i++) r[i] = (struct bwi_range){(40 + 6 * i) * MIB, (40 + 6 * i) * MIB + 4096};
+    struct bwi_hulls h = make(r, 50, one, 1);
+    assert_int_equal(h.hull_count, 1);
+    check_range(&h.hulls[0], 8, 46); /* one gap, for there was much before it */
+    assert_int_equal(h.edge_bytes, 49 * 4096);
+    bwi_hulls_fini(&h);
+}
+
 static void touching_and_overlapping_ranges_are_one_run(void **state) {
     (void)state;
     const struct bwi_range r[] = {{5 * MIB, 9 * MIB}, {2 * MIB, 6 * MIB}, {9 * MIB, 10 * MIB}, {3 * MIB, 3 * MIB}};
@@ -197,6 +209,7 @@ int main(void) {
         cmocka_unit_test(a_hull_is_rounded_in_and_the_rest_are_edges),
         cmocka_unit_test(small_gaps_are_bridged_and_large_ones_are_not),
         cmocka_unit_test(a_gap_larger_than_what_lies_around_it_is_not_bridged),
+        cmocka_unit_test(few_bytes_far_from_each_other_are_no_hull),
         cmocka_unit_test(touching_and_overlapping_ranges_are_one_run),
         cmocka_unit_test(no_gap_between_mappings_is_bridged),
         cmocka_unit_test(memory_that_is_not_plain_or_not_there_is_an_edge),
