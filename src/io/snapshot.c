@@ -205,7 +205,9 @@ void bwi_snapshot_begin(struct bwi_snapshots *s, uint8_t *area, size_t area_byte
  * open it. One that could not be registered for another reason may be so in part. */
 static int add_hull(struct bwi_snapshots *s, const struct bwi_range *hull) {
     const int rc = s->os->add(s->os, s->fd, hull->start, hull->end - hull->start);
+    bwi_mutex_lock(&s->lock); /* whoever gives up meanwhile opens what is registered */
     if (rc != -EBUSY) s->registered++;
+    bwi_mutex_unlock(&s->lock);
     return rc;
 }
 

@@ -415,8 +415,9 @@ static void a_writer_that_waits_too_long_costs_the_save_and_nothing_else(void **
         struct bw_save *v = describe(&m, ck, step);
         start(v);
         writable(v);
-        memset(m.memory, 1, STATE);
+        let_write(&m);
         const int rc = bw_save_wait(v, BW_COMMITTED, WAIT_MS, &err);
+        stop_writing(&m);
         lost = rc == BW_E_IO;
         if (lost) must(strstr(err.message, "waited for too long") != NULL && err.stage == BW_STAGE_CAPTURE);
         if (!lost) must_ok(rc, &err);
