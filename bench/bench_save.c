@@ -46,7 +46,7 @@ static double status_bytes(const char *key) {
 
 /* --- saves ---- */
 
-/* The mode that goes first is another one each time; so is the order of a save and its yardstick. */
+/* The mode that goes first is another one each time. */
 static void measure_saves(struct bench *b, size_t round) {
     const double gb = (double)b->state.bytes * 1e-9;
     for (unsigned k = 0; k < MODES; k++) {

@@ -22,8 +22,6 @@ struct state {
 
 void state_open(struct state *s, size_t bytes);
 void state_close(struct state *s);
-void state_change(struct state *s, uint64_t seed); /* every page of it */
-bool state_is(const struct state *s, uint64_t seed);
 
 /* A run of its own below `dir`, both tiers on one file system. */
 struct run {

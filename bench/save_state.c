@@ -14,6 +14,19 @@ const unsigned layout_tensors[LAYOUTS] = {[LARGE] = 300, [SMALL] = 20000};
 
 /* --- the state ---- */
 
+static uint64_t word_of(uint64_t seed, size_t at) {
+    uint64_t x = (seed + 1) * UINT64_C(0x9e3779b97f4a7c15) + at;
+    x = (x ^ (x >> 31)) * UINT64_C(0xbf58476d1ce4e5b9);
+    return x ^ (x >> 29);
+}
+
+static void state_change(struct state *s, uint64_t seed) {
+    for (size_t at = 0; at < s->bytes; at += sizeof(uint64_t)) {
+        const uint64_t word = word_of(seed, at);
+        memcpy(s->memory + at, &word, sizeof word);
+    }
+}
+
 void state_open(struct state *s, size_t bytes) {
     const size_t unit = (size_t)60000 * 64;
     s->bytes = bytes - bytes % unit;
@@ -29,28 +42,6 @@ void state_open(struct state *s, size_t bytes) {
 void state_close(struct state *s) {
     (void)munmap(s->memory, s->bytes);
     s->memory = NULL;
-}
-
-static uint64_t word_of(uint64_t seed, size_t at) {
-    uint64_t x = (seed + 1) * UINT64_C(0x9e3779b97f4a7c15) + at;
-    x = (x ^ (x >> 31)) * UINT64_C(0xbf58476d1ce4e5b9);
-    return x ^ (x >> 29);
-}
-
-void state_change(struct state *s, uint64_t seed) {
-    for (size_t at = 0; at < s->bytes; at += sizeof(uint64_t)) {
-        const uint64_t word = word_of(seed, at);
-        memcpy(s->memory + at, &word, sizeof word);
-    }
-}
-
-bool state_is(const struct state *s, uint64_t seed) {
-    uint64_t word;
-    for (size_t at = 0; at < s->bytes; at += sizeof word) {
-        memcpy(&word, s->memory + at, sizeof word);
-        if (word != word_of(seed, at)) return false;
-    }
-    return true;
 }
 
 /* --- a run ---- */

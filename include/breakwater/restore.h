@@ -189,7 +189,8 @@ struct bw_slice {
 /**
  * Reads boxes of tensors into memory; many at once are read in the order in which they lie.
  * Destinations must not overlap (checked for the outer bounds of slices that are
- * contiguous; BW_E_INVALID names both).
+ * contiguous; BW_E_INVALID names both). In a checkpointer it waits until the saves that have been
+ * started are CAPTURED, for the memory may be theirs: BW_E_TIMEOUT after `io_timeout_ms`.
  */
 BW_API int bw_restore_read(struct bw_restore *restore, const struct bw_slice *slices, size_t n, struct bw_error *err);
 
@@ -215,7 +216,8 @@ BW_API int bw_restore_blob_at(struct bw_restore *restore, uint64_t i, struct bw_
  * Reads a blob of a rank. `*ret_bytes` is its length; when that is above `buf_bytes`
  * nothing is read and the call fails with BW_E_LIMIT with *ret_bytes set (the one exception
  * to outputs on success only), so a first call with 0 asks for the length. BW_E_NOTFOUND:
- * the rank has no such blob; a rank beyond the world that saved has none.
+ * the rank has no such blob; a rank beyond the world that saved has none. Waits for captures as
+ * bw_restore_read does.
  */
 BW_API int bw_restore_blob(struct bw_restore *restore, uint32_t rank, const char *name, void *buf, size_t buf_bytes,
                            size_t *ret_bytes, struct bw_error *err);

@@ -57,7 +57,7 @@ static bool rising(const struct bwi_cow *c) {
  * counted as often as it is copied. false: out of memory. */
 static bool drop_ties(struct bwi_cow *c) {
     const struct bwi_description *d = c->description;
-    if (rising(c)) return true;
+    if (rising(c) && c->staged_bytes == 0) return true; /* what is copied may be tied to what is not */
     const struct bwi_tensor_source **list = bwi_calloc(d->tensor_count + 1, sizeof *list);
     if (list == NULL) return false;
     size_t count = 0;

@@ -297,6 +297,37 @@ static void tensors_that_are_one_are_captured_once(void **state) {
     model_close(&m);
 }
 
+/* Under one name it is said that a device writes the memory, under another one it is not. */
+static void a_tensor_that_is_one_with_a_devices_is_copied(void **state) {
+    struct model m;
+    struct bw_error err = BW_ERROR_INIT;
+    size_t bytes;
+    (void)state;
+    model_open(&m);
+    const bool can = can_protect(&m);
+    struct bw_options o = cow_options(&m, "one", 256 * MIB);
+    struct bw_checkpointer *ck = open_with(&o);
+    fill_all(&m, 4);
+    struct bw_save *v = describe(&m, ck, 2);
+    struct bw_tensor t = BW_TENSOR_INIT;
+    t.data = tensor_of(&m, 5, &bytes);
+    const uint64_t shape = bytes;
+    t.name = "device", t.dtype = BW_U8, t.dims = 1, t.shape = &shape, t.flags = BW_TENSOR_DEVICE;
+    must_ok(bw_save_tensor(v, &t, &err), &err);
+    start(v);
+    writable(v);
+    let_write(&m);
+    wait_for(v, BW_COMMITTED);
+    stop_writing(&m);
+    const struct bw_save_stats stats = stats_of(v);
+    must(strcmp(stats.capture_mode, "copy") == 0);
+    if (can) must(strstr(stats.capture_why, "a device may write to what tensors share") != NULL);
+    bw_save_release(v);
+    close_ok(ck);
+    check_all(&m, 2, 4);
+    model_close(&m);
+}
+
 /* ---- where it is not to be had ---- */
 
 static void copied(struct model *m, const char *why) {
@@ -477,6 +508,7 @@ int main(void) {
         cmocka_unit_test(saves_that_overlap_are_right_as_well),
         cmocka_unit_test(what_cannot_be_protected_is_copied_at_once),
         cmocka_unit_test(tensors_that_are_one_are_captured_once),
+        cmocka_unit_test(a_tensor_that_is_one_with_a_devices_is_copied),
         cmocka_unit_test(without_userfaultfd_everything_is_copied),
         cmocka_unit_test(without_the_right_to_see_all_faults_everything_is_copied),
         cmocka_unit_test(a_state_on_shared_memory_is_copied),
