@@ -7,6 +7,9 @@
 /* For sizeof(XXH3_state_t): the state's layout is published for static placement, the functions stay the library's. */
 #define XXH_STATIC_LINKING_ONLY
 #include <xxhash.h>
+#ifdef BWI_XXH_DISPATCH
+#include <xxh_x86dispatch.h> /* the same functions by the same names, for the processor at hand: AVX2, AVX-512 */
+#endif
 
 /* The EVP interface, which replaces these three functions, allocates for every digest and can fail. This one does
  * neither; it is deprecated since OpenSSL 3.0 and still there. */
