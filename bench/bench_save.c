@@ -3,7 +3,7 @@
  * file system with the same blocks, as many in flight, its fsync included. Everything that is compared is measured in
  * turn in one run, so that a noisy machine hits all sides alike; results are ratios of medians, with the interval.
  *
- *     bench_save DIR [--mib N] [--rounds N] [--json FILE]
+ *     bench_save DIR [--mib N] [--rounds N] [--only save|loop|restore] [--json FILE]
  *
  * Prints a table, and with --json a line per figure: name, ratio, low, high, target, met, against what, bytes. */
 #include "save.h"
@@ -16,7 +16,7 @@
 enum mode { COPY, COW, MODES };
 
 struct bench {
-    const char *dir;
+    const char *dir, *only; /* NULL: all of it */
     FILE *json;
     size_t bytes, rounds;
     unsigned cpus, steps;
@@ -148,6 +148,10 @@ static void report(struct bench *b) {
         if (rows[i].p->count > 0) (rows[i].value ? figure_report_value : figure_report)(b->json, &rows[i].f, rows[i].p);
 }
 
+static bool wants(const struct bench *b, const char *what) {
+    return b->only == NULL || strcmp(b->only, what) == 0;
+}
+
 static void parse(struct bench *b, int argc, char **argv) {
     b->bytes = (size_t)1024 << 20;
     b->rounds = 7;
@@ -157,15 +161,19 @@ static void parse(struct bench *b, int argc, char **argv) {
             b->bytes = bench_number(value, 8, 65536) << 20, i++;
         else if (strcmp(argv[i], "--rounds") == 0)
             b->rounds = bench_number(value, 1, ROUNDS_MAX), i++;
+        else if (strcmp(argv[i], "--only") == 0 && value)
+            b->only = value, i++;
         else if (strcmp(argv[i], "--json") == 0 && value)
             b->json = bench_open(value), i++;
         else if (argv[i][0] != '-' && !b->dir)
             b->dir = argv[i];
         else
-            bench_die(argv[i], "usage: bench_save DIR [--mib N] [--rounds N] [--json FILE]");
+            bench_die(argv[i], "usage: bench_save DIR [--mib N] [--rounds N] [--only save|loop|restore] [--json FILE]");
     }
     if (!b->dir || b->dir[0] != '/' || strlen(b->dir) > 1000)
         bench_die("DIR", "expected an absolute path of an existing directory");
+    if (b->only && !wants(b, "save") && !wants(b, "loop") && !wants(b, "restore"))
+        bench_die("--only", "expected save, loop or restore");
     b->cpus = (unsigned)sysconf(_SC_NPROCESSORS_ONLN);
     b->steps = b->bytes >= (size_t)256 << 20 ? STEPS : STEPS_SMALL;
     b->has_fio = yardstick_has_fio();
@@ -202,12 +210,12 @@ int main(int argc, char **argv) {
     open_all(&b);
     if (!b.has_fio) printf("fio is not installed: the disk is compared with nothing\n");
     printf("state %.0f MiB, %zu pairs, both tiers in %s\n", (double)b.state.bytes / 1048576.0, b.rounds, b.dir);
-    for (size_t i = 0; i < b.rounds; i++) measure_saves(&b, i);
-    for (size_t i = 0; i < b.rounds; i++)
+    for (size_t i = 0; wants(&b, "save") && i < b.rounds; i++) measure_saves(&b, i);
+    for (size_t i = 0; wants(&b, "loop") && i < b.rounds; i++)
         for (unsigned m = 0; m < MODES; m++) measure_slowdown(&b, (enum mode)m);
     const double added = status_bytes("VmHWM:") - b.rss_before;
     pairs_add(&b.memory, (added - (double)b.budget_bytes[COPY] - (double)b.budget_bytes[COW]) / 1048576.0, 1);
-    for (size_t i = 0; i < b.rounds; i++) measure_restores(&b, &b.run[COPY]);
+    for (size_t i = 0; wants(&b, "restore") && i < b.rounds; i++) measure_restores(&b, &b.run[COPY]);
     for (unsigned m = 0; m < MODES; m++)
         printf("%s: written by %s; captured by %s%s%s\n", m == COW ? "cow" : "copy", b.last[m][LARGE].write_path,
                b.last[m][LARGE].capture_mode, b.last[m][LARGE].capture_why[0] ? ": " : "",

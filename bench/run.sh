@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Benchmarks. ./dev bench builds first, then comes here.
 #
-#   ./dev bench save DIR [--mib N] [--rounds N] [--json FILE]
+#   ./dev bench save DIR [--mib N] [--rounds N] [--only save|loop|restore] [--json FILE]
 #       what a save costs, beside memcpy and a plain write and fsync
 #   ./dev bench format [hash|json|history|manifest|layout|content|index|pack]... [--rounds N] [--small] [--json FILE]
 #       what encoding, decoding and looking up cost at the sizes of large jobs, beside a hash of the same bytes
