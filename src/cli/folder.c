@@ -110,9 +110,14 @@ static int make_folders(const char *path, struct bw_error *err) {
     return rc;
 }
 
+/* A link in its place would lead to a folder of somebody else's, whose files may have numbers for names as well. */
+static int open_stage_itself(const struct cli_folder *f) {
+    return openat(f->fd, STAGE_NAME, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+}
+
 /* Staged files have numbers for names; whatever else lies there is somebody else's. */
 static void empty_stage(const struct cli_folder *f) {
-    int fd = openat(f->fd, STAGE_NAME, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = open_stage_itself(f);
     DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
     if (dir == NULL) {
         if (fd >= 0) (void)close(fd);
@@ -127,7 +132,7 @@ static int open_stage(struct cli_folder *f, struct bw_error *err) {
     empty_stage(f);
     if (mkdirat(f->fd, STAGE_NAME, 0777) != 0 && errno != EEXIST)
         return cli_fail_errno(err, errno, "make folder \"%s/%s\"", f->path, STAGE_NAME);
-    f->stage = openat(f->fd, STAGE_NAME, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    f->stage = open_stage_itself(f);
     if (f->stage < 0) return cli_fail_errno(err, errno, "open folder \"%s/%s\"", f->path, STAGE_NAME);
     return 0;
 }

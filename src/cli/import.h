@@ -6,6 +6,8 @@
 #include "cli/safetensors_file.h"
 #include "cli/tiers.h"
 
+enum { CLI_METADATA_MAX = 1 << 20 }; /* what a save takes */
+
 struct cli_import_blob {
     char *name;
     struct cli_mapped map;

@@ -3,13 +3,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "cli/import.h"
-
-enum { METADATA_MAX = 1 << 20 }; /* what a save takes */
 
 static int hex(char c) {
     if (c >= '0' && c <= '9') return c - '0';
@@ -91,16 +90,25 @@ static int check_rank(struct cli_import *m, int fd, const char *name, struct bw_
     return strcmp(name, "0") == 0 ? 0 : other_rank(name, err);
 }
 
+static bool is_object(const struct cli_mapped *map) {
+    json_t *root = json_loadb((const char *)map->bytes, map->n, JSON_REJECT_DUPLICATES, NULL);
+    const bool is = json_is_object(root);
+    json_decref(root);
+    return is;
+}
+
 static int add_metadata(struct cli_import *m, int fd, const char *name, struct bw_error *err) {
     struct cli_mapped map = {0};
     struct cli_buf text = {0};
     if (strcmp(name, "0.json") != 0) return other_rank(name, err);
     int rc = cli_mapped_open(fd, name, false, &map, err);
-    if (rc == 0 && map.n > METADATA_MAX)
-        rc = cli_fail(err, BW_E_LIMIT, "metadata \"%s\": expected at most %d bytes, found %zu", name, METADATA_MAX,
+    if (rc == 0 && map.n > CLI_METADATA_MAX)
+        rc = cli_fail(err, BW_E_LIMIT, "metadata \"%s\": expected at most %d bytes, found %zu", name, CLI_METADATA_MAX,
                       map.n);
     else if (rc == 0 && memchr(map.bytes, 0, map.n) != NULL)
         rc = cli_fail(err, BW_E_FORMAT, "metadata \"%s\": expected text, found a NUL byte", name);
+    else if (rc == 0 && !is_object(&map))
+        rc = cli_fail(err, BW_E_FORMAT, "metadata \"%s\": no JSON object", name);
     if (rc == 0) cli_buf_add(&text, (const char *)map.bytes, map.n);
     m->metadata = text.data;
     cli_mapped_close(&map);

@@ -154,16 +154,27 @@ static int check_twice(const struct cli_import *m, struct bw_error *err) {
     return rc;
 }
 
+/* The name under which a file's metadata is kept: without its folders, unless an earlier one is called the same. */
+static const char *short_name(const struct cli_import *m, size_t file) {
+    const char *slash = strrchr(m->files[file].path, '/');
+    const char *name = slash != NULL ? slash + 1 : m->files[file].path;
+    for (size_t i = 0; i < file; i++) {
+        const char *other = strrchr(m->files[i].path, '/');
+        if (strcmp(other != NULL ? other + 1 : m->files[i].path, name) == 0) return m->files[file].path;
+    }
+    return name;
+}
+
 /* What the files say about themselves becomes metadata of the checkpoint: {"safetensors": {"<file>": {...}}}. */
-static void gather_metadata(struct cli_import *m) {
+static int gather_metadata(struct cli_import *m, struct bw_error *err) {
     json_t *root = cli_json_object();
     json_t *files = cli_json_object();
     size_t some = 0;
+    int rc = 0;
     for (size_t i = 0; i < m->file_count; i++) {
-        const char *base = strrchr(m->files[i].path, '/');
         if (m->files[i].metadata == NULL) continue;
         json_t *value = json_loads(m->files[i].metadata, JSON_DECODE_ANY, NULL);
-        json_t *name = cli_json_text(base != NULL ? base + 1 : m->files[i].path);
+        json_t *name = cli_json_text(short_name(m, i));
         cli_json_set(files, json_string_value(name), value);
         json_decref(name);
         some++;
@@ -172,8 +183,12 @@ static void gather_metadata(struct cli_import *m) {
     if (some > 0) {
         m->metadata = json_dumps(root, JSON_COMPACT);
         if (m->metadata == NULL) cli_out_of_memory();
+        if (strlen(m->metadata) > CLI_METADATA_MAX)
+            rc = cli_fail(err, BW_E_LIMIT, "\"__metadata__\" of all files: expected at most %d bytes, found %zu",
+                          CLI_METADATA_MAX, strlen(m->metadata));
     }
     json_decref(root);
+    return rc;
 }
 
 int cli_import_open(const struct cli_args *args, struct cli_import *ret, struct bw_error *err) {
@@ -192,7 +207,7 @@ int cli_import_open(const struct cli_args *args, struct cli_import *ret, struct 
         else
             rc = cli_import_blobs(&m, folder, err);
     }
-    if (rc == 0 && m.metadata == NULL) gather_metadata(&m);
+    if (rc == 0 && m.metadata == NULL) rc = gather_metadata(&m, err);
     if (rc == 0)
         *ret = m;
     else

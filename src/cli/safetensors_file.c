@@ -39,17 +39,16 @@ static int parse_shape(const struct cli_st_file *f, json_t *value, struct cli_st
     return 0;
 }
 
-/* Bytes that dtype and shape ask for; an empty dimension anywhere makes 0, whatever the others multiply to. */
+/* Bytes that dtype and shape ask for. What a save refuses is refused here, before a run knows of it: dimensions of an
+ * empty tensor, too, that multiply to more than fits. */
 static bool tensor_bytes(const struct cli_st_tensor *t, uint64_t *ret) {
     uint64_t bytes = bw_dtype_bytes((int)t->dtype);
+    bool empty = false;
     for (uint32_t d = 0; d < t->dims; d++) {
-        if (t->shape[d] != 0) continue;
-        *ret = 0;
-        return true;
+        empty = empty || t->shape[d] == 0;
+        if (t->shape[d] != 0 && __builtin_mul_overflow(bytes, t->shape[d], &bytes)) return false;
     }
-    for (uint32_t d = 0; d < t->dims; d++)
-        if (__builtin_mul_overflow(bytes, t->shape[d], &bytes)) return false;
-    *ret = bytes;
+    *ret = empty ? 0 : bytes;
     return true;
 }
 

@@ -157,6 +157,24 @@ static void without_that_call_nobody_elses_file_is_replaced_either(void **state)
 
 /* --- what cannot be done ---- */
 
+/* A link in the stage's place: the files that lie behind it are somebody else's, whatever they are called. */
+static void a_stage_that_is_a_link_is_not_entered(void **state) {
+    (void)state;
+    struct bw_error err = BW_ERROR_INIT;
+    char path[700];
+    const char *dir = test_mkdir();
+    (void)snprintf(path, sizeof path, "%s/others", dir);
+    assert_int_equal(mkdir(path, 0777), 0);
+    put(dir, "others/1", "mine");
+    (void)snprintf(path, sizeof path, "%s/.breakwater-export", dir);
+    assert_int_equal(symlink("others", path), 0);
+    assert_fails(export(dir, true, 'a', &err), BW_E_IO, &err, "/.breakwater-export\"");
+    assert_int_equal(content(dir, "others/1"), 'm');
+    assert_int_equal(content(dir, "others/0"), '-');
+    assert_int_equal(look(dir), '-');
+    test_rmdir(dir);
+}
+
 static void an_errno_becomes_the_status_that_fits(void **state) {
     static const struct {
         int os_errno, status;
@@ -175,6 +193,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_index_names_files_of_one_export_whatever_fails),
         cmocka_unit_test(without_that_call_nobody_elses_file_is_replaced_either),
+        cmocka_unit_test(a_stage_that_is_a_link_is_not_entered),
         cmocka_unit_test(an_errno_becomes_the_status_that_fits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
