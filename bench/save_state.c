@@ -63,7 +63,6 @@ void run_open(struct run *r, const char *dir, const char *name, const struct sta
     o.local_url = r->local, o.remote_url = r->remote, o.flags = BW_ALLOW_SAME_DEVICE | BW_ALLOW_NODE_LOCAL;
     o.memory_budget_bytes = budget_bytes;
     o.capture = cow ? BW_CAPTURE_COW : BW_CAPTURE_COPY;
-    o.local_quota_bytes = 3 * s->bytes;
     o.retention.keep_last = 2;
     must(bw_checkpointer_open(&o, &r->ck, &err), "open", &err);
 }

@@ -18,10 +18,7 @@
 #define SLOTS_MIN 16   /* chunks in flight: 64 MiB at the usual extent, more than any device needs to be busy */
 #define SLOTS_MAX 4096 /* 16 GiB of captured chunks; each turn looks at every slot */
 #define OPEN      4    /* packs that are open at once */
-/* Writes in flight: enough to keep a device busy; few while there is something to capture, so that the workers copy
- * the caller's memory first. */
-#define WRITES_MAX             16
-#define WRITES_WHILE_CAPTURING 2
+#define WRITES    16   /* in flight: enough to keep a device busy */
 
 #define BATCHES   16u /* in flight at most; workers beyond have no part in capturing */
 #define BATCH_MAX 8u  /* chunks */
@@ -33,6 +30,7 @@ enum slot_state {
     SLOT_CAPTURE,  /* is being filled */
     SLOT_CAPTURED, /* waits until its pack has been begun */
     SLOT_WRITE,    /* is being written, and hashed beside it */
+    SLOT_WRITTEN,  /* waits for the hash */
 };
 
 struct slot {
@@ -42,6 +40,7 @@ struct slot {
     size_t pack;
     struct slot *next; /* that is free, or ready */
     bool hashing;      /* the request is in flight */
+    bool hashed;
     uint64_t asked_ns;
     struct bwi_arena_wait buffer;
     struct bwi_io_req hash;
@@ -347,7 +346,12 @@ static bool batch_start(struct bwi_pack_write *w) {
     return true;
 }
 
-/* Beside the write: both only read the buffer. */
+/* Beside the write: both only read the buffer. But while memory is captured the workers copy it first, unless the rest
+ * of it waits for buffers. */
+static bool may_hash(const struct bwi_pack_write *w) {
+    return w->w->uncaptured == 0 || w->cow != NULL || w->w->waiting;
+}
+
 static void slot_hash(struct bwi_io_req *r) {
     const struct slot *s = r->user;
     bwi_plan_hash(s->owner->plan, s->chunk, s->buffer.ptr);
@@ -364,7 +368,7 @@ static void slot_hashed(struct bwi_io_req *r) {
 static void slot_start_hash(struct bwi_pack_write *w, struct slot *s) {
     struct bwi_io *io = bwi_loop_io(w->task.loop);
     s->hash = (struct bwi_io_req){.kind = BWI_IO_CALL, .call = slot_hash, .done = slot_hashed, .user = s};
-    s->hashing = true;
+    s->hashing = s->hashed = true;
     w->task.pending++;
     if (io != NULL) {
         bwi_io_submit(io, &s->hash);
@@ -376,8 +380,7 @@ static void slot_start_hash(struct bwi_pack_write *w, struct slot *s) {
 
 static bool slot_captured(struct bwi_pack_write *w, struct slot *s) {
     const struct pack *p = pack_open(w->w, s->pack);
-    const bool copying_comes_first = w->w->uncaptured > 0 && w->cow == NULL;
-    if (p == NULL || w->w->writing >= (copying_comes_first ? WRITES_WHILE_CAPTURING : WRITES_MAX)) return false;
+    if (p == NULL || w->w->writing >= WRITES) return false;
     w->w->writing++;
     bwi_call_prepare(&s->call, BWI_STORE_WRITE, NULL);
     s->call.op.upload = p->upload;
@@ -385,19 +388,31 @@ static bool slot_captured(struct bwi_pack_write *w, struct slot *s) {
     s->call.op.buf = s->buffer.ptr;
     s->call.op.bytes = s->chunk->bytes;
     bwi_call_submit(&s->call, &w->task, w->w->store);
-    slot_start_hash(w, s);
+    s->hashed = false;
     s->state = SLOT_WRITE;
     return true;
 }
 
+static bool slot_hash_beside(struct bwi_pack_write *w, struct slot *s) {
+    if (s->hashed || !may_hash(w)) return false;
+    slot_start_hash(w, s);
+    return true;
+}
+
 static bool slot_write(struct bwi_pack_write *w, struct slot *s) {
-    if (s->call.busy || s->hashing) return false;
-    slot_release(s);
+    if (s->call.busy) return slot_hash_beside(w, s);
     w->w->writing--;
+    s->state = SLOT_WRITTEN;
+    return true;
+}
+
+static bool slot_written(struct bwi_pack_write *w, struct slot *s) {
     if (s->call.op.error.status != 0) {
         (void)fail(w, s->pack, &s->call.op.error);
         return false;
     }
+    if (s->hashing || !s->hashed) return slot_hash_beside(w, s);
+    slot_release(s);
     const uint64_t direct = s->call.op.direct_bytes, rest = s->chunk->bytes - direct;
     w->direct_bytes += direct;
     w->cached_bytes += rest - rest % BWI_OS_DIRECT_ALIGN;
@@ -414,6 +429,7 @@ static bool slot_step(struct bwi_pack_write *w, struct slot *s) {
     case SLOT_CAPTURE: return false;
     case SLOT_CAPTURED: return slot_captured(w, s);
     case SLOT_WRITE: return slot_write(w, s);
+    case SLOT_WRITTEN: return slot_written(w, s);
     }
     return false;
 }

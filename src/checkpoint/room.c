@@ -390,6 +390,21 @@ static void take_groups(void *user, size_t i, struct bwi_store_op *op, struct bw
 
 /* ---- what goes ---- */
 
+static uint64_t add(uint64_t a, uint64_t b) {
+    uint64_t sum = UINT64_MAX;
+    (void)bwi_add_u64(a, b, &sum);
+    return sum;
+}
+
+/* The quota is for packs alone: what lies beside them is added on both sides. */
+static uint64_t need_of(const struct bwi_room *r) {
+    return add(r->need_bytes, r->beside_bytes);
+}
+
+static uint64_t quota_of(const struct bwi_room *r) {
+    return r->quota_bytes == 0 ? 0 : add(r->quota_bytes, r->beside_bytes);
+}
+
 static enum bwi_step ask_space(struct bwi_room *r) {
     if (!local(r)->caps.has_space) {
         bwi_call_fini(&r->w->space);
@@ -398,12 +413,6 @@ static enum bwi_step ask_space(struct bwi_room *r) {
     }
     send(r, &r->w->space, BWI_STORE_SPACE, "");
     return wait_in(r, ROOM_DECIDE);
-}
-
-static uint64_t add(uint64_t a, uint64_t b) {
-    uint64_t sum = UINT64_MAX;
-    (void)bwi_add_u64(a, b, &sum);
-    return sum;
 }
 
 /* What other groups have is of no help against the quota, which counts this group alone. */
@@ -422,12 +431,12 @@ static uint64_t free_space(const struct bwi_room *r) {
 static enum bwi_step decide(struct bwi_room *r) {
     struct bwi_room_work *w = r->w;
     if (w->space.op.error.status < 0) return fail(r, &w->space.op.error);
-    uint64_t need = 0;
-    uint64_t quota = 0;
-    if (!w->only_garbage) {
-        /* The quota is for packs alone: what lies beside them is added on both sides. */
-        need = add(r->need_bytes, r->beside_bytes);
-        quota = r->quota_bytes == 0 ? 0 : add(r->quota_bytes, r->beside_bytes);
+    const uint64_t need = w->only_garbage ? 0 : need_of(r);
+    const uint64_t quota = w->only_garbage ? 0 : quota_of(r);
+    if (w->only_garbage && r->may_wait && !r->refused &&
+        bwi_policy_evict_later(w->copies, w->count, need_of(r), quota_of(r), w->space.op.free_bytes)) {
+        r->fits = true;
+        return go(r, ROOM_END);
     }
     r->fits = bwi_policy_evict(w->copies, w->count, r->busy, r->busy_count, need, quota, free_space(r));
     bool any = false;

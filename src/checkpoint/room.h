@@ -33,6 +33,11 @@ struct bwi_local_copy {
  * it. */
 bool bwi_policy_evict(struct bwi_local_copy *copies, size_t count, const struct bwi_id *busy, size_t busy_count,
                       uint64_t need, uint64_t quota, uint64_t free_bytes);
+/* Pure: whether deleting may wait until the save is complete, because there is room in plenty as it is: in the quota
+ * with what is of no use to anybody, and on the disk for BWI_ROOM_SHARERS ranks that look at it at the same moment. */
+bool bwi_policy_evict_later(struct bwi_local_copy *copies, size_t count, uint64_t need, uint64_t quota,
+                            uint64_t free_bytes);
+#define BWI_ROOM_SHARERS 16u
 
 struct bwi_room {
     struct bwi_task task;
@@ -46,8 +51,10 @@ struct bwi_room {
     uint64_t need_bytes, quota_bytes;
     uint64_t beside_bytes; /* what the file system takes beside them: metadata, directories, what blocks leave empty.
                               The disk must have room for it; the quota does not count it */
-    bool refused;          /* the disk has refused a write although it had space to show: a quota of the user, inodes,
-                              others who share it. What it shows now is believed only when nothing more may go */
+    bool may_wait; /* what is of no use may stay for now if there is room in plenty: deleting takes time, on some
+                      file systems as long as writing a third of it */
+    bool refused;  /* the disk has refused a write although it had space to show: a quota of the user, inodes,
+                      others who share it. What it shows now is believed only when nothing more may go */
     /* out */
     bool fits; /* false: it does not, even after evicting all that may go (the task itself has not failed) */
     uint64_t evicted_bytes;

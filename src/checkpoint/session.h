@@ -55,6 +55,7 @@ enum bwi_save_state {
     BWI_SAVE_ROOM,    /* making room on the first tier */
     BWI_SAVE_WRITE,   /* capturing and writing packs */
     BWI_SAVE_PUBLISH, /* layout, content, placement, summary in the first tier */
+    BWI_SAVE_TIDY,    /* what ROOM has left is deleted */
     BWI_SAVE_QUEUE,   /* complete locally; drains go in step order */
     BWI_SAVE_DRAIN,   /* being copied to the authority */
     BWI_SAVE_PENDING, /* complete in the authority; others decide */

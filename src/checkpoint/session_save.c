@@ -122,6 +122,7 @@ static void start_room(struct bwi_save *v) {
                                 .busy_count = bwi_session_busy(s, v->busy, BWI_SAVES_MAX),
                                 .need_bytes = v->plan.stored_bytes + promised(v),
                                 .beside_bytes = beside_packs(&v->plan),
+                                .may_wait = true,
                                 .refused = s->local_refused,
                                 .quota_bytes = s->cfg.local_quota_bytes};
     v->room_seen = s->room_changes;
@@ -137,6 +138,25 @@ static void note_evictions(struct bwi_save *v) {
     else
         bwi_session_note(v->session, 0, v->step, "removed what %u dead save%s had left on the local tier", r->evicted,
                          r->evicted == 1 ? "" : "s");
+}
+
+/* What was left for later goes now that nobody waits for it. It is none of this save's failures if it stays. */
+static enum bwi_step tidy(struct bwi_save *v) {
+    struct bwi_session *s = v->session;
+    if (!v->room.task.step) {
+        v->room = (struct bwi_room){.ctx = ctx_of(v),
+                                    .group = s->group,
+                                    .fan_out = s->fan_out,
+                                    .head = s->head.found ? &s->head.entry : NULL,
+                                    .busy = v->busy,
+                                    .busy_count = bwi_session_busy(s, v->busy, BWI_SAVES_MAX)};
+        bwi_room_start(&v->room, ctx_of(v)->loop, &v->task);
+    }
+    if (v->room.task.running) return BWI_STEP_WAIT;
+    note_evictions(v);
+    if (v->room.evicted > 0) bwi_session_room_changed(s);
+    v->room.task.step = NULL;
+    return go(v, BWI_SAVE_QUEUE);
 }
 
 static enum bwi_step there_is_room(struct bwi_save *v) {
@@ -266,7 +286,7 @@ static enum bwi_step published(struct bwi_save *v) {
     *objects += v->write.objects + v->publish.objects;
     bwi_session_level(v, t == BWI_TIER_LOCAL ? BW_LOCAL : BW_REMOTE);
     bwi_backoff_reset(&v->backoff, s->ctx);
-    return go(v, t == BWI_TIER_LOCAL ? BWI_SAVE_QUEUE : BWI_SAVE_PENDING);
+    return go(v, t == BWI_TIER_LOCAL ? BWI_SAVE_TIDY : BWI_SAVE_PENDING);
 }
 
 static enum bwi_step publish(struct bwi_save *v) {
@@ -531,6 +551,7 @@ static enum bwi_step save_step(struct bwi_task *t) {
     case BWI_SAVE_ROOM: return make_room(v);
     case BWI_SAVE_WRITE: return write_packs(v);
     case BWI_SAVE_PUBLISH: return publish(v);
+    case BWI_SAVE_TIDY: return tidy(v);
     case BWI_SAVE_QUEUE: return queue(v);
     case BWI_SAVE_DRAIN: return drained(v);
     case BWI_SAVE_PENDING: return pending(v);

@@ -160,6 +160,25 @@ static void other_groups_go_last_and_count_against_no_quota(void **state) {
     assert_false(evict(c, 4, 21, 20, UINT64_MAX)); /* and nobody else helps against the quota */
 }
 
+static bool later(struct bwi_local_copy *c, size_t n, uint64_t need, uint64_t quota, uint64_t free_bytes) {
+    return bwi_policy_evict_later(c, n, need, quota, free_bytes);
+}
+
+static void deleting_waits_where_there_is_room_in_plenty(void **state) {
+    (void)state;
+    struct bwi_local_copy c[] = {copy(1, BWI_FATE_DEAD, 10), copy(2, BWI_FATE_LIVE, 10)};
+    c[0].evict = true; /* of an earlier look */
+    assert_true(later(c, 2, 10, 0, 10 * BWI_ROOM_SHARERS));
+    assert_false(later(c, 2, 10, 0, 10 * BWI_ROOM_SHARERS - 1));
+    assert_false(later(c, 2, UINT64_MAX / 2, 0, UINT64_MAX));
+    assert_true(later(c, 2, 10, 30, UINT64_MAX)); /* the quota counts what is dead as long as it lies there */
+    assert_false(later(c, 2, 10, 29, UINT64_MAX));
+    c[0].complete = false; /* nobody knows what it takes */
+    assert_false(later(c, 2, 10, 30, UINT64_MAX));
+    c[0].foreign = true;
+    assert_true(later(c, 2, 10, 30, UINT64_MAX));
+}
+
 static void what_somebody_works_on_stays(void **state) {
     (void)state;
     struct bwi_local_copy c[] = {copy(1, BWI_FATE_DEAD, 10), copy(2, BWI_FATE_LIVE, 10), copy(3, BWI_FATE_LIVE, 10)};
@@ -299,6 +318,7 @@ int main(void) {
         cmocka_unit_test(what_only_an_evicted_one_needed_can_go_after_it),
         cmocka_unit_test(sums_that_overflow_do_not_make_room),
         cmocka_unit_test(other_groups_go_last_and_count_against_no_quota),
+        cmocka_unit_test(deleting_waits_where_there_is_room_in_plenty),
         cmocka_unit_test(what_somebody_works_on_stays),
         cmocka_unit_test(it_agrees_with_a_plain_reference),
     };

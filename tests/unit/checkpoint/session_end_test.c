@@ -472,6 +472,35 @@ static void steps_that_only_some_ranks_make_all_come_to_an_end(void **unused) {
     }
 }
 
+/* Deleting takes time, and nobody need wait for it where there is room in plenty. */
+static void dead_data_goes_before_the_save_only_where_room_is_short(void **unused) {
+    (void)unused;
+    for (int is_short = 0; is_short < 2; is_short++) {
+        struct cluster c;
+        struct bwi_save *v;
+        cluster_init(&c, 47);
+        open_all(&c, 0, &(struct launch){.launch = "a", .world = 1});
+        commit_all(&c, 0, 1, 10);
+        bwi_bucket_model(c.remote)->latency_ns = BWI_NS_PER_S;
+        save_all(&c, 0, 1, 20, &v);
+        wait_level(&c, v, BW_LOCAL);
+        const struct bwi_id gone = v->id;
+        bwi_session_cancel(v);
+        assert_true(cluster_run(&c, ended, v, 600000));
+        if (is_short) c.ranks[0].session->cfg.local_quota_bytes = 3 * v->plan.stored_bytes - 1;
+        bwi_session_release(v);
+        save_all(&c, 0, 1, 30, &v);
+        wait_level(&c, v, BW_LOCAL);
+        if (is_short)
+            assert_int_equal(left_of(c.local[0], &gone), 0);
+        else
+            assert_true(left_of(c.local[0], &gone) > 0);
+        wait_level(&c, v, BW_COMMITTED);
+        assert_int_equal(left_of(c.local[0], &gone), 0);
+        cluster_fini(&c);
+    }
+}
+
 static bool has_room(struct cluster *c, void *user) {
     (void)c;
     return ((struct bwi_save *)user)->state > BWI_SAVE_ROOM;
@@ -636,6 +665,7 @@ int main(void) {
         cmocka_unit_test(who_waits_in_vain_is_told_for_whom),
         cmocka_unit_test(a_step_that_may_have_been_made_is_never_refused),
         cmocka_unit_test(steps_that_only_some_ranks_make_all_come_to_an_end),
+        cmocka_unit_test(dead_data_goes_before_the_save_only_where_room_is_short),
         cmocka_unit_test(a_save_that_waits_for_room_goes_on_as_soon_as_another_one_makes_some),
         cmocka_unit_test(a_save_is_started_once),
         cmocka_unit_test(a_head_that_is_older_than_the_known_one_changes_nothing),
