@@ -83,6 +83,11 @@ struct bwi_os {
      * sizes and addresses of what moves through it are multiples of BWI_OS_DIRECT_ALIGN. Negative where it cannot, as
      * on file systems without it, or NULL. */
     int (*open_direct)(struct bwi_os *os, int fd, bool write);
+    /* What addresses have to be multiples of on a descriptor for reading that open_direct gave: a power of two, at most
+     * BWI_OS_DIRECT_ALIGN, which NULL stands for. */
+    unsigned (*direct_memory)(struct bwi_os *os, int fd);
+    /* How many of these bytes the page cache holds, to whole pages. Reads nothing. Negative, or NULL: nobody says. */
+    int64_t (*cached)(struct bwi_os *os, int fd, uint64_t offset, uint64_t bytes);
     int (*close)(struct bwi_os *os, int fd);
     int64_t (*pread)(struct bwi_os *os, int fd, void *buf, size_t n,
                      uint64_t offset); /* may be short at the end only */
@@ -127,7 +132,8 @@ struct bwi_os *bwi_os_fault_table(struct bwi_os_fault *f);
 /* The n-th call from now (1 = next) of the kinds in `mask` (bit per enum bwi_os_call) fails with `err`; for `repeat`
  * calls (UINT64_MAX: from then on for ever). n = 0 switches it off. A failing pwrite has written half of its bytes. A
  * failing close has closed; nothing else that fails has happened. A listing counts as READDIR, its opening too;
- * unlock, advise_done and dir_close are not counted and never fail. The sign of `err` does not matter. */
+ * cached counts as STAT. unlock, advise_done, direct_memory and dir_close are not counted and never fail. The sign of
+ * `err` does not matter. */
 void bwi_os_fault_at(struct bwi_os_fault *f, uint64_t n, uint64_t repeat, uint32_t mask, int err);
 uint64_t bwi_os_fault_fired(const struct bwi_os_fault *f);                        /* how often a fault was delivered */
 uint64_t bwi_os_fault_count(const struct bwi_os_fault *f, enum bwi_os_call call); /* calls of a kind since the start */

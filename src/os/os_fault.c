@@ -71,6 +71,16 @@ static int fault_open_direct(struct bwi_os *os, int fd, bool write) {
     PASS(BWI_OS_OPEN, open_direct, fd, write);
 }
 
+static unsigned fault_direct_memory(struct bwi_os *os, int fd) {
+    struct bwi_os *below = fault_of(os)->below;
+    return below->direct_memory ? below->direct_memory(below, fd) : BWI_OS_DIRECT_ALIGN;
+}
+
+static int64_t fault_cached(struct bwi_os *os, int fd, uint64_t offset, uint64_t bytes) {
+    if (fault_of(os)->below->cached == NULL) return -EOPNOTSUPP;
+    PASS(BWI_OS_STAT, cached, fd, offset, bytes);
+}
+
 static int fault_open_lock(struct bwi_os *os, int dirfd, const char *path) {
     PASS(BWI_OS_OPEN, open_lock, dirfd, path);
 }
@@ -179,6 +189,8 @@ static const struct bwi_os fault_table = {
     .open_read = fault_open_read,
     .open_new = fault_open_new,
     .open_direct = fault_open_direct,
+    .direct_memory = fault_direct_memory,
+    .cached = fault_cached,
     .open_lock = fault_open_lock,
     .close = fault_close,
     .pread = fault_pread,

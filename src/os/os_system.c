@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernel's table of system calls: files and names. Roots and listings are in os_dir.c. */
-#include "base/text.h"
+/* The kernel's table of system calls: files and names. Roots and listings are in os_dir.c, the page cache in
+ * os_cache.c. */
 #include "os/system.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -114,21 +114,6 @@ static int system_open_new(struct bwi_os *os, int dirfd, const char *path) {
 static int system_open_lock(struct bwi_os *os, int dirfd, const char *path) {
     const int fd = open_regular(dirfd, path, O_RDWR);
     return fd == -ENOENT ? system_open_new(os, dirfd, path) : fd;
-}
-
-/* By its link in /proc, which leads to that very file, whatever has become of its name. Where pages or blocks are
- * larger than the alignment, what goes through the page cache would share some with what does not. */
-static int system_open_direct(struct bwi_os *os, int fd, bool write) {
-    char path[32];
-    struct stat st;
-    int direct;
-    (void)os;
-    if (fstat(fd, &st) != 0) return -errno;
-    if (st.st_blksize > (long)BWI_OS_DIRECT_ALIGN || sysconf(_SC_PAGESIZE) > (long)BWI_OS_DIRECT_ALIGN)
-        return -EOPNOTSUPP;
-    (void)bwi_format(path, sizeof path, "/proc/self/fd/%d", fd);
-    RESTART(direct, open(path, (write ? O_WRONLY : O_RDONLY) | O_DIRECT | O_NOCTTY | O_CLOEXEC));
-    return direct < 0 ? -errno : bwi_os_descriptor(direct);
 }
 
 /* Whether [offset, offset + n) can be addressed. */
@@ -325,12 +310,6 @@ static int system_unlock(struct bwi_os *os, int fd) {
     return bwi_os_result(rc);
 }
 
-static int system_advise_done(struct bwi_os *os, int fd, uint64_t offset, uint64_t bytes) {
-    (void)os;
-    if (offset > INT64_MAX || bytes > INT64_MAX - offset) return -EINVAL;
-    return -posix_fadvise(fd, (off_t)offset, (off_t)bytes, POSIX_FADV_DONTNEED);
-}
-
 static int system_admit(struct bwi_os *os, enum bwi_os_call call) {
     (void)os;
     (void)call;
@@ -342,7 +321,9 @@ static const struct bwi_os system_table = {
     .open_dir = system_open_dir,
     .open_read = system_open_read,
     .open_new = system_open_new,
-    .open_direct = system_open_direct,
+    .open_direct = bwi_os_system_open_direct,
+    .direct_memory = bwi_os_system_direct_memory,
+    .cached = bwi_os_system_cached,
     .open_lock = system_open_lock,
     .close = system_close,
     .pread = system_pread,
@@ -364,7 +345,7 @@ static const struct bwi_os system_table = {
     .space = system_space,
     .lock = system_lock,
     .unlock = system_unlock,
-    .advise_done = system_advise_done,
+    .advise_done = bwi_os_system_advise_done,
     .admit = system_admit,
 };
 

@@ -51,6 +51,7 @@ struct bwi_posix_upload {
 
 struct bwi_store_handle {
     int fd;
+    struct bwi_store_direct direct;
 };
 
 struct bwi_store_lock {
@@ -106,11 +107,17 @@ void bwi_posix_finish(struct bwi_store_op *op);
 void bwi_posix_abort(struct bwi_store_op *op);
 
 /* posix_read.c */
+int bwi_posix_open_key(struct bwi_store_op *op); /* the object of op->key */
 void bwi_posix_get(struct bwi_store_op *op);
 /* Leaves the descriptor in op->req.fd when there is a handle to keep it. */
 void bwi_posix_read(struct bwi_store_op *op);
 void bwi_posix_head(struct bwi_store_op *op);
 void bwi_posix_space(struct bwi_store_op *op);
+
+/* posix_bulk.c */
+void bwi_posix_read_bulk(struct bwi_store_op *op);
+/* On the loop's thread, when a part of a bulk READ has ended. true: it was submitted again. */
+bool bwi_posix_bulk_goes_on(struct bwi_posix *p, struct bwi_store_op *op);
 
 /* posix_list.c */
 void bwi_posix_list(struct bwi_store_op *op);

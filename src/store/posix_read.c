@@ -5,8 +5,7 @@
 #include <errno.h>
 #include <inttypes.h>
 
-/* Opens the object of op->key. */
-static int open_key(struct bwi_store_op *op) {
+int bwi_posix_open_key(struct bwi_store_op *op) {
     struct bwi_os *os = bwi_posix_of(op)->os;
     const char *leaf = NULL;
     int dirfd = bwi_posix_open_parent(op, false, &leaf);
@@ -46,7 +45,7 @@ static void get_open(struct bwi_store_op *op, int fd) {
 
 void bwi_posix_get(struct bwi_store_op *op) {
     struct bwi_os *os = bwi_posix_of(op)->os;
-    int fd = open_key(op);
+    int fd = bwi_posix_open_key(op);
     if (fd < 0) return;
     get_open(op, fd);
     os->close(os, fd);
@@ -54,7 +53,7 @@ void bwi_posix_get(struct bwi_store_op *op) {
 
 void bwi_posix_read(struct bwi_store_op *op) {
     struct bwi_os *os = bwi_posix_of(op)->os;
-    int fd = open_key(op);
+    int fd = bwi_posix_open_key(op);
     op->req.result = fd;
     if (fd < 0) return;
     op->req.result = op->bytes > 0 ? os->pread(os, fd, op->buf, op->bytes, op->offset) : 0;

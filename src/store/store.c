@@ -200,6 +200,9 @@ void bwi_store_submit(struct bwi_store *s, struct bwi_store_op *op) {
     op->store = s;
     op->next = NULL;
     op->outcome = 0;
+    op->looked = 0;
+    op->declined = false;
+    op->direct_bytes = 0;
     op->error = (struct bw_error)BW_ERROR_INIT;
     op->body = (struct bwi_buf){0};
     op->names = (struct bwi_store_names){0};
@@ -217,7 +220,7 @@ void bwi_store_complete(struct bwi_store_op *op) {
     if (op->error.status == 0) {
         op->store->bytes_in += bytes_taken(op);
         if (op->verb == BWI_STORE_GET) op->store->bytes_out += op->body.len;
-        if (op->verb == BWI_STORE_READ) op->store->bytes_out += op->bytes;
+        if (op->verb == BWI_STORE_READ && !op->declined) op->store->bytes_out += op->bytes;
     }
     if (op->verb == BWI_STORE_FINISH || op->verb == BWI_STORE_ABORT) op->upload = NULL;
     if (op->verb == BWI_STORE_UNLOCK) op->lock = NULL;

@@ -90,6 +90,13 @@ struct bwi_store_names {
 };
 void bwi_store_names_fini(struct bwi_store_names *n);
 
+/* The way to an open object past the page cache. */
+struct bwi_store_direct {
+    int fd;          /* -1: not opened */
+    unsigned memory; /* what addresses have to be multiples of */
+    bool none;       /* there is no such way, or it refused */
+};
+
 struct bwi_store_op {
     enum bwi_store_verb verb;
     void (*done)(struct bwi_store_op *op); /* required */
@@ -111,16 +118,32 @@ struct bwi_store_op {
     struct bwi_store_upload *upload;  /* BEGIN: out. WRITE, FINISH, ABORT: in */
     struct bwi_store_handle **handle; /* READ, RELEASE: where the caller keeps it; NULL allowed for READ */
     struct bwi_store_lock *lock;      /* LOCK: out. UNLOCK: in */
+    /* READ of much data that is read once, through a handle. What the page cache holds comes from there; all else past
+     * it, where that is possible, and does not stay in it. */
+    bool bulk;
+    bool uncached;     /* bulk: the caller knows that the page cache does not hold them */
+    bool may_decline;  /* bulk: rather than read through the page cache what only the buffer's address keeps from coming
+                          past it, end with `declined` */
+    size_t room_bytes; /* bulk: that may be written at buf, where those are more: whole blocks are read as far as they
+                          fit, whatever lies behind `bytes` */
+    /* bulk: shown the bytes as they arrive, from the first on and piece by piece, while they are in the cache of the
+     * processor that it runs on: a thread of the store's. A store may leave that out; `looked` says how many it was
+     * shown. NULL: nobody looks. */
+    void (*look)(struct bwi_store_op *op, const uint8_t *piece, size_t bytes);
+    size_t looked; /* out */
+    bool declined; /* out: no error, and nothing was read */
     /* out */
     enum bwi_store_outcome outcome;
     struct bwi_buf body;
     struct bwi_store_names names;
     uint64_t free_bytes, total_bytes;
-    uint64_t direct_bytes; /* WRITE: of its bytes, those that went past the page cache */
+    uint64_t direct_bytes; /* WRITE, bulk READ: of its bytes, those that went past the page cache */
     struct bw_error error; /* error.status 0 on success; begins with the verb and the key: `create "runs/a/b": ...` */
     /* the store's */
     struct bwi_store *store;
     struct bwi_io_req req;
+    struct bwi_store_direct direct; /* READ, RELEASE: of the handle, or opened by a worker for it */
+    size_t direct_room;             /* bulk: what goes past the page cache, in whole blocks; 0: nothing */
     uint64_t due_ns;
     struct bwi_store_op *next;
 };

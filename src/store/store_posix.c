@@ -12,18 +12,31 @@
 static void release(struct bwi_store_op *op) {
     struct bwi_os *os = bwi_posix_of(op)->os;
     if (op->req.fd >= 0) os->close(os, op->req.fd);
+    if (op->direct.fd >= 0) os->close(os, op->direct.fd);
+}
+
+static void read_some(struct bwi_store_op *op) {
+    (op->bulk ? bwi_posix_read_bulk : bwi_posix_read)(op);
 }
 
 /* WRITE is a transfer: it comes here only when it was refused. */
 static void (*const calls[])(struct bwi_store_op *op) = {
-    [BWI_STORE_CREATE] = bwi_posix_create,   [BWI_STORE_GET] = bwi_posix_get,
-    [BWI_STORE_READ] = bwi_posix_read,       [BWI_STORE_RELEASE] = release,
-    [BWI_STORE_HEAD] = bwi_posix_head,       [BWI_STORE_LIST] = bwi_posix_list,
-    [BWI_STORE_DELETE] = bwi_posix_delete,   [BWI_STORE_DELETE_PREFIX] = bwi_posix_delete_prefix,
-    [BWI_STORE_BEGIN] = bwi_posix_begin,     [BWI_STORE_FINISH] = bwi_posix_finish,
-    [BWI_STORE_ABORT] = bwi_posix_abort,     [BWI_STORE_SYNC] = bwi_posix_sync,
-    [BWI_STORE_REPLACE] = bwi_posix_replace, [BWI_STORE_LOCK] = bwi_posix_lock,
-    [BWI_STORE_UNLOCK] = bwi_posix_unlock,   [BWI_STORE_SPACE] = bwi_posix_space,
+    [BWI_STORE_CREATE] = bwi_posix_create,
+    [BWI_STORE_GET] = bwi_posix_get,
+    [BWI_STORE_READ] = read_some,
+    [BWI_STORE_RELEASE] = release,
+    [BWI_STORE_HEAD] = bwi_posix_head,
+    [BWI_STORE_LIST] = bwi_posix_list,
+    [BWI_STORE_DELETE] = bwi_posix_delete,
+    [BWI_STORE_DELETE_PREFIX] = bwi_posix_delete_prefix,
+    [BWI_STORE_BEGIN] = bwi_posix_begin,
+    [BWI_STORE_FINISH] = bwi_posix_finish,
+    [BWI_STORE_ABORT] = bwi_posix_abort,
+    [BWI_STORE_SYNC] = bwi_posix_sync,
+    [BWI_STORE_REPLACE] = bwi_posix_replace,
+    [BWI_STORE_LOCK] = bwi_posix_lock,
+    [BWI_STORE_UNLOCK] = bwi_posix_unlock,
+    [BWI_STORE_SPACE] = bwi_posix_space,
 };
 
 static void run_call(struct bwi_io_req *req) {
@@ -40,7 +53,7 @@ static void keep_open(struct bwi_posix *p, struct bwi_store_op *op) {
         p->os->close(p->os, fd);
         return;
     }
-    h->fd = fd;
+    *h = (struct bwi_store_handle){.fd = fd, .direct = {.fd = -1}};
     *op->handle = h;
 }
 
@@ -48,10 +61,10 @@ static void read_done(struct bwi_posix *p, struct bwi_store_op *op) {
     int64_t n = op->req.result;
     if (n < 0)
         bwi_store_errno(op, (int)n, "read %zu bytes at offset %" PRIu64, op->bytes, op->offset);
-    else if (op->error.status == 0 && (uint64_t)n < op->bytes)
+    else if (op->error.status == 0 && !op->declined && (uint64_t)n < op->bytes)
         bwi_store_fail(op, BW_E_CORRUPT, "ends at byte %" PRIu64 ", expected at least %" PRIu64,
                        op->offset + (uint64_t)n, op->offset + op->bytes);
-    keep_open(p, op);
+    if (!op->bulk) keep_open(p, op);
 }
 
 /* --- writes of uploads ---- */
@@ -100,6 +113,7 @@ static void write_done(struct bwi_store_op *op) {
 static void done(struct bwi_io_req *req) {
     struct bwi_store_op *op = req->user;
     struct bwi_posix *p = bwi_posix_of(op);
+    if (op->verb == BWI_STORE_READ && op->bulk && bwi_posix_bulk_goes_on(p, op)) return;
     if (op->verb == BWI_STORE_READ) read_done(p, op);
     if (op->verb == BWI_STORE_WRITE && !is_written(p, op)) return;
     if (op->verb == BWI_STORE_WRITE) write_done(op);
@@ -120,11 +134,13 @@ static void prepare(struct bwi_posix *p, struct bwi_store_op *op) {
         if (!refused) aim(op);
     }
     if (op->verb == BWI_STORE_READ && !refused && op->handle && *op->handle) {
-        req->kind = BWI_IO_READ;
+        if (!op->bulk) req->kind = BWI_IO_READ;
         req->fd = (*op->handle)->fd;
+        op->direct = (*op->handle)->direct;
     }
     if (op->verb == BWI_STORE_RELEASE && op->handle && *op->handle) {
         req->fd = (*op->handle)->fd;
+        op->direct = (*op->handle)->direct;
         bwi_free(*op->handle);
         *op->handle = NULL;
     }
@@ -142,6 +158,8 @@ static void submit(struct bwi_store *s, struct bwi_store_op *op) {
                                   .user = op,
                                   .lane = &p->lane,
                                   .done = done};
+    op->direct = (struct bwi_store_direct){.fd = -1};
+    op->direct_room = 0;
     prepare(p, op);
     if (op->req.kind == BWI_IO_CALL) op->req.bytes = 0;
     p->in_flight++;

@@ -23,6 +23,7 @@
 static bool swaps;      /* a FIFO takes the place of what was just looked at */
 static bool bad_modes;  /* no mode can be changed */
 static bool no_locks;   /* there is no memory for a lock */
+static bool no_count;   /* the kernel has no cachestat */
 static bool no_answer;  /* userfaultfd opens and does not say what it can do */
 static int64_t of_time; /* seconds of the time that a file has; 0: its own */
 
@@ -62,6 +63,16 @@ int ioctl(int fd, unsigned long request, ...) {
     va_end(list);
     errno = EINVAL;
     return no_answer && request == UFFDIO_API ? -1 : (int)syscall(SYS_ioctl, fd, request, arg);
+}
+long syscall(long number, ...) {
+    REAL(syscall)
+    long a[6];
+    va_list list;
+    va_start(list, number);
+    for (size_t i = 0; i < 6; i++) a[i] = va_arg(list, long); /* more than were given are whatever is there */
+    va_end(list);
+    errno = ENOSYS;
+    return no_count && number == 451 ? -1 : real(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 
 /* --- a scratch directory ---- */
@@ -138,6 +149,28 @@ static void a_time_that_does_not_fit_is_the_nearest_that_does(void **state) {
     (void)os->close(os, fd);
 }
 
+/* By its count, and where the kernel has none, page by page. */
+static void what_the_page_cache_holds_is_told_by_old_kernels_too(void **state) {
+    static const uint8_t bytes[10 * 4096 + 100];
+    (void)state;
+    const long page = sysconf(_SC_PAGESIZE);
+    const int fd = new_file("f");
+    assert_int_equal(os->pwrite(os, fd, bytes, sizeof bytes, 0), sizeof bytes);
+    assert_int_equal(os->fsync(os, fd), 0);
+    for (int old = 0; old < 2; old++) {
+        no_count = old == 1;
+        assert_int_equal(os->cached(os, fd, 0, sizeof bytes), (10 * 4096 / page + 1) * page);
+        assert_int_equal(os->cached(os, fd, 4095, 2), page > 4096 ? page : 2 * page);
+        assert_int_equal(os->cached(os, fd, 100, 0), 0);
+        assert_int_equal(os->cached(os, fd, 1, UINT64_MAX), -EINVAL);
+    }
+    assert_int_equal(os->advise_done(os, fd, 0, sizeof bytes), 0);
+    const int64_t left = os->cached(os, fd, 0, sizeof bytes); /* all of it where the file system is memory */
+    no_count = false;
+    assert_int_equal(os->cached(os, fd, 0, sizeof bytes), left);
+    (void)os->close(os, fd);
+}
+
 static void a_type_of_file_that_nobody_knows_is_told_as_such(void **state) {
     (void)state;
     assert_int_equal(bwi_os_type_of(0600), BWI_OS_OTHER);
@@ -176,6 +209,7 @@ int main(void) {
         CASE(a_fifo_that_took_the_place_of_a_file_is_not_read),
         CASE(a_new_file_whose_mode_cannot_be_set_is_removed),
         CASE(a_time_that_does_not_fit_is_the_nearest_that_does),
+        CASE(what_the_page_cache_holds_is_told_by_old_kernels_too),
         CASE(a_type_of_file_that_nobody_knows_is_told_as_such),
         CASE(a_table_of_faults_without_its_lock_is_not_made),
         CASE(userfaultfd_that_does_not_say_what_it_can_do_does_not_work),
