@@ -21,11 +21,6 @@ size_t bwi_extent_buffer_bytes(const struct bwi_extent *x) {
     return room_for(x->place->stored_bytes) + (x->place->codec == BWI_CODEC_ZSTD ? room_for(x->raw_bytes) : 0);
 }
 
-static bool is_same(const uint8_t *p, uint64_t n, const struct bwi_xxh *want) {
-    const struct bwi_xxh found = bwi_xxh_of(bwi_span(p, (size_t)n));
-    return bwi_xxh_eq(&found, want);
-}
-
 static int refuse(char *why, const char *text) {
     (void)bwi_format(why, BWI_EXTENT_WHY_BYTES, "%s", text);
     return BW_E_CORRUPT;
@@ -38,21 +33,25 @@ static int unpack(const struct bwi_extent *x, const uint8_t *stored, uint8_t *ra
         return ZSTD_getErrorCode(n) == ZSTD_error_memory_allocation ? BW_E_NOMEM : BW_E_CORRUPT;
     }
     if (n != x->raw_bytes) return refuse(why, "decompressed they are fewer bytes than the content says");
-    if (!is_same(raw, x->raw_bytes, &x->raw)) return refuse(why, "decompressed they do not match the content's hash");
+    const struct bwi_xxh found = bwi_xxh_of(bwi_span(raw, n));
+    if (!bwi_xxh_eq(&found, &x->raw)) return refuse(why, "decompressed they do not match the content's hash");
     return 0;
+}
+
+int bwi_extent_settle(const struct bwi_extent *x, const struct bwi_xxh *stored, const uint8_t *bytes, uint8_t *room,
+                      const uint8_t **ret_raw, char ret_why[BWI_EXTENT_WHY_BYTES]) {
+    if (!bwi_xxh_eq(stored, &x->place->stored)) return refuse(ret_why, "the stored bytes do not match their hash");
+    if (x->place->codec != BWI_CODEC_ZSTD) { /* the placement was checked to hold the content's own hash */
+        *ret_raw = bytes;
+        return 0;
+    }
+    const int rc = unpack(x, bytes, room, ret_why);
+    if (rc == 0) *ret_raw = room;
+    return rc;
 }
 
 int bwi_extent_check(const struct bwi_extent *x, uint8_t *buf, const uint8_t **ret_raw,
                      char ret_why[BWI_EXTENT_WHY_BYTES]) {
-    if (!is_same(buf, x->place->stored_bytes, &x->place->stored)) {
-        return refuse(ret_why, "the stored bytes do not match their hash");
-    }
-    if (x->place->codec != BWI_CODEC_ZSTD) { /* the placement was checked to hold the content's own hash */
-        *ret_raw = buf;
-        return 0;
-    }
-    uint8_t *raw = buf + room_for(x->place->stored_bytes);
-    const int rc = unpack(x, buf, raw, ret_why);
-    if (rc == 0) *ret_raw = raw;
-    return rc;
+    const struct bwi_xxh stored = bwi_xxh_of(bwi_span(buf, (size_t)x->place->stored_bytes));
+    return bwi_extent_settle(x, &stored, buf, buf + room_for(x->place->stored_bytes), ret_raw, ret_why);
 }

@@ -21,5 +21,9 @@ size_t bwi_extent_buffer_bytes(const struct bwi_extent *x);
 /* `buf` begins with the stored bytes. 0 and where the raw bytes are; BW_E_CORRUPT or BW_E_NOMEM and why. */
 int bwi_extent_check(const struct bwi_extent *x, uint8_t *buf, const uint8_t **ret_raw,
                      char ret_why[BWI_EXTENT_WHY_BYTES]);
+/* The same for bytes that were hashed as they came; `stored` is what that gave. The raw bytes of a codec go to `room`,
+ * of raw_bytes; without one they are the stored ones, and room is not needed. */
+int bwi_extent_settle(const struct bwi_extent *x, const struct bwi_xxh *stored, const uint8_t *bytes, uint8_t *room,
+                      const uint8_t **ret_raw, char ret_why[BWI_EXTENT_WHY_BYTES]);
 
 #endif

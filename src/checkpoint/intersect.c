@@ -154,6 +154,19 @@ uint64_t bwi_intersect_copy(const uint64_t *box_offset, const uint64_t *box_exte
     return copied;
 }
 
+uint8_t *bwi_intersect_whole(const uint64_t *box_offset, const uint64_t *box_extent, uint64_t from, uint64_t n,
+                             const uint64_t *want_offset, const struct bwi_strided *dst) {
+    const struct boxes b = {dst->dims, box_offset, box_extent, want_offset, dst->extent, dst->stride};
+    const struct common c = common_of(&b);
+    const uint64_t elem = dst->elem_bytes;
+    const uint64_t first = from / elem;
+    const uint64_t count = c.dims == 0 ? 1 : c.extent[0];
+    const bool in_line = c.dims == 0 || (c.dims == 1 && c.pitch[0] == 1 && c.stride[0] == (int64_t)elem);
+    if (c.empty || n == 0 || !in_line || first < c.base || first - c.base >= count) return NULL;
+    if (n / elem > count - (first - c.base)) return NULL;
+    return dst->data + c.offset + (int64_t)((first - c.base) * elem);
+}
+
 bool bwi_intersect_any(uint8_t dims, uint8_t elem_bytes, const uint64_t *box_offset, const uint64_t *box_extent,
                        uint64_t from, uint64_t n, const uint64_t *want_offset, const uint64_t *want_extent) {
     if (n == 0) return false;

@@ -131,6 +131,10 @@ void bwi_plan_hash(struct bwi_plan *p, const struct bwi_chunk *c, const uint8_t 
 uint64_t bwi_intersect_copy(const uint64_t *box_offset, const uint64_t *box_extent, const uint8_t *src,
                             uint64_t src_from, uint64_t src_bytes, const uint64_t *want_offset,
                             const struct bwi_strided *dst);
+/* Where bytes [from, from + n) of the image of the saved box belong, if the wanted box has all of them, one after the
+ * other. NULL: it has not. */
+uint8_t *bwi_intersect_whole(const uint64_t *box_offset, const uint64_t *box_extent, uint64_t from, uint64_t n,
+                             const uint64_t *want_offset, const struct bwi_strided *dst);
 /* True if bytes [from, from + n) of the image of the saved box hold any element of the wanted box; used to skip
  * extents. */
 bool bwi_intersect_any(uint8_t dims, uint8_t elem_bytes, const uint64_t *box_offset, const uint64_t *box_extent,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One extent: a buffer, the stored bytes from the nearest tier, their check on a worker, and the copy to all places
- * that want something of it. Where a tier does not serve, the buffer is given back and the next tier is asked, which
- * has a placement of its own. */
+/* What is read at once, from the nearest tier: one extent, or several small ones side by side. If all of an extent
+ * belongs in a row to one place it is read straight to there, when the store can do that; else into a buffer. Where a
+ * tier does not serve, the buffer is given back and the next tier is asked, which has a placement of its own. */
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "checkpoint/restore_private.h"
@@ -12,12 +13,48 @@ static const struct bwi_restore_pair *first_pair(const struct bwi_restore_job *j
     return &j->batch->pairs[j->first];
 }
 
+#define RUN_BYTES (UINT64_C(4) << 20)
+#define RUN_GAP   BWI_PACK_ALIGN /* the pad between two items of a pack */
+
+/* As many as are read at once fit into the budget. */
+static uint64_t run_bytes(const struct bwi_restore_call *c) {
+    return bwi_min_u64(RUN_BYTES, bwi_arena_budget(c->r->ctx->arena) / BWI_RESTORE_JOBS);
+}
+
+static uint64_t end_of(const struct bwi_place *p) {
+    return p->offset + p->stored_bytes;
+}
+
+/* Whether `next`, which begins no earlier than the last one of a run, may be read with it. */
+static bool joins(const struct bwi_place *first, uint64_t run_end, const struct bwi_place *next, uint64_t most) {
+    if (next->pack != first->pack || first->codec != BWI_CODEC_RAW || next->codec != BWI_CODEC_RAW) return false;
+    if (first->stored_bytes >= BWI_PACK_BIG_BYTES || next->stored_bytes >= BWI_PACK_BIG_BYTES) return false;
+    if (next->offset < first->offset || end_of(next) - first->offset > most) return false;
+    return next->offset <= run_end || next->offset - run_end <= RUN_GAP;
+}
+
+/* The first pair from `first` on, up to `end`, that is not read together with it. most: bytes of a run; 0: one extent
+ * alone. */
+static size_t run_from(const struct bwi_restore_batch *b, const struct bwi_placement *p, size_t first, size_t end,
+                       uint64_t most) {
+    const struct bwi_place *start = &p->places[b->pairs[first].extent];
+    uint64_t run_end = end_of(start);
+    size_t i = first + 1;
+    for (; i < end; i++) {
+        const struct bwi_place *next = &p->places[b->pairs[i].extent];
+        if (b->pairs[i].extent == b->pairs[first].extent) continue;
+        if (!joins(start, run_end, next, most)) break;
+        run_end = bwi_max_u64(run_end, end_of(next));
+    }
+    return i;
+}
+
 void bwi_restore_job_begin(struct bwi_restore_job *j, struct bwi_restore_batch *b) {
     struct bwi_restore_call *c = j->c;
     const size_t first = b->at;
-    while (b->at < b->count && b->pairs[b->at].extent == b->pairs[first].extent) b->at++;
+    b->at = run_from(b, &b->group->tier[b->tier].meta.placement, first, b->count, run_bytes(c));
     *j = (struct bwi_restore_job){
-        .c = c, .state = BWI_JOB_META, .batch = b, .first = first, .count = b->at - first, .tier = BWI_TIER_LOCAL};
+        .c = c, .state = BWI_JOB_META, .batch = b, .first = first, .end = b->at, .tier = BWI_TIER_LOCAL};
     b->jobs++;
 }
 
@@ -49,8 +86,22 @@ static void whose(const struct bwi_restore_job *j, char *buf, size_t buf_bytes) 
                      bwi_shape_name_text(bwi_span_str(x->name)).s);
 }
 
-/* This tier does not serve; the next one is asked. */
+/* With the pairs from `first` on, from the nearest tier. */
+static void start_over(struct bwi_restore_job *j, size_t first) {
+    give_back(j);
+    j->first = first;
+    j->tier = BWI_TIER_LOCAL;
+    for (int t = 0; t < BWI_TIERS; t++) j->error[t] = (struct bw_error)BW_ERROR_INIT;
+    j->state = BWI_JOB_META;
+}
+
+/* This tier does not serve; the next one is asked. In a run that is damaged each extent is looked at by itself. */
 static void tier_failed(struct bwi_restore_job *j, const struct bw_error *cause) {
+    if (j->several && bwi_is_damage(cause->status)) {
+        j->alone = true;
+        start_over(j, j->first);
+        return;
+    }
     char what[128];
     struct bw_error *e = &j->error[j->tier];
     whose(j, what, sizeof what);
@@ -94,12 +145,46 @@ static void granted(struct bwi_arena_wait *w) {
     bwi_task_wake(&j->c->task);
 }
 
-static bool set_place(struct bwi_restore_job *j) {
-    const struct bwi_group_meta *m = &j->batch->group->tier[j->tier].meta;
+/* Where all of the one extent belongs in a row. NULL: it is cut up, or wanted twice, or packed. */
+static uint8_t *straight_place(const struct bwi_restore_job *j) {
     const struct bwi_restore_pair *p = first_pair(j);
-    j->extent = bwi_extent_of(&m->content, &m->placement, p->item, p->extent);
-    j->pack = bwi_pack_key_of(&m->placement, j->extent.place->pack);
-    const size_t need = bwi_extent_buffer_bytes(&j->extent);
+    if (j->count > 1 || j->extent.place->codec != BWI_CODEC_RAW) return NULL;
+    const struct bwi_restore_hit *h = &j->c->w->hits[p->hit];
+    const struct bwi_restore_want *x = &j->c->w->wants[h->want];
+    return bwi_intersect_whole(h->box_offset, h->box_extent, p->item_offset, j->extent.raw_bytes, x->offset, &x->to);
+}
+
+static uint64_t end_of_all(const struct bwi_restore_job *j, const struct bwi_placement *p) {
+    uint64_t end = 0;
+    for (size_t i = j->first; i < j->first + j->count; i++)
+        end = bwi_max_u64(end, end_of(&p->places[j->batch->pairs[i].extent]));
+    return end;
+}
+
+/* Whole blocks, so that they can come past the page cache. */
+static uint64_t block_of(const struct bwi_restore_job *j) {
+    return j->extent.place->offset - j->extent.place->offset % BWI_PACK_ALIGN;
+}
+
+static size_t stored_room(const struct bwi_restore_job *j) {
+    return (size_t)bwi_round_up(j->to - block_of(j), BWI_PACK_ALIGN);
+}
+
+static size_t buffer_bytes(const struct bwi_restore_job *j) {
+    const bool packed = j->extent.place->codec != BWI_CODEC_RAW;
+    return stored_room(j) + (packed ? (size_t)bwi_round_up(j->extent.raw_bytes, BWI_PACK_ALIGN) : 0);
+}
+
+static bool set_place(struct bwi_restore_job *j) {
+    const struct bwi_placement *p = &j->batch->group->tier[j->tier].meta.placement;
+    j->count = run_from(j->batch, p, j->first, j->end, j->alone ? 0 : run_bytes(j->c)) - j->first;
+    j->several = run_from(j->batch, p, j->first, j->end, 0) - j->first < j->count;
+    j->extent = bwi_restore_extent_at(j, j->first);
+    j->pack = bwi_pack_key_of(p, j->extent.place->pack);
+    j->to = end_of_all(j, p);
+    j->straight = straight_place(j);
+    j->uncached = false;
+    const size_t need = buffer_bytes(j);
     const uint64_t budget = bwi_arena_budget(j->c->r->ctx->arena);
     if (need <= budget) return true;
     struct bw_error e = BW_ERROR_INIT;
@@ -107,6 +192,38 @@ static bool set_place(struct bwi_restore_job *j) {
                         budget, j->pack.s, need);
     bwi_restore_fail(j->c, &e);
     return false;
+}
+
+/* ---- the read ---- */
+
+static void begin_read(struct bwi_restore_job *j, uint64_t from, uint8_t *to, size_t room_bytes) {
+    struct bwi_restore_call *c = j->c;
+    struct bwi_store_op *op = &j->call.op;
+    if (j->open == NULL) {
+        j->open = bwi_restore_open_take(c, j->batch->group->group, j->tier, j->extent.place->pack);
+    }
+    j->from = from;
+    j->state = BWI_JOB_READ;
+    bwi_xxh_init(&j->hash);
+    j->hashed = 0;
+    bwi_call_prepare(&j->call, BWI_STORE_READ, j->pack.s);
+    op->offset = from;
+    op->buf = to;
+    op->bytes = (size_t)(j->to - from);
+    op->handle = j->open == NULL ? NULL : &j->open->handle;
+    op->bulk = true;
+    op->uncached = j->uncached;
+    op->may_decline = j->into_caller;
+    op->room_bytes = room_bytes;
+    op->look = j->several ? NULL : bwi_restore_look;
+    bwi_call_submit(&j->call, &c->task, c->r->ctx->tier[j->tier]);
+}
+
+static void ask_buffer(struct bwi_restore_job *j) {
+    j->state = BWI_JOB_BUFFER;
+    j->into_caller = false;
+    j->buffer = (struct bwi_arena_wait){.bytes = buffer_bytes(j), .granted = granted, .user = j};
+    bwi_arena_acquire(j->c->r->ctx->arena, &j->buffer);
 }
 
 static bool job_meta(struct bwi_restore_job *j) {
@@ -117,44 +234,24 @@ static bool job_meta(struct bwi_restore_job *j) {
         return false;
     }
     if (!set_place(j)) return false;
-    j->state = BWI_JOB_BUFFER;
-    j->buffer = (struct bwi_arena_wait){.bytes = bwi_extent_buffer_bytes(&j->extent), .granted = granted, .user = j};
-    bwi_arena_acquire(j->c->r->ctx->arena, &j->buffer);
+    j->into_caller = j->straight != NULL;
+    if (j->into_caller)
+        begin_read(j, j->extent.place->offset, j->straight, (size_t)j->extent.place->stored_bytes);
+    else
+        ask_buffer(j);
     return true;
 }
 
 static bool job_buffer(struct bwi_restore_job *j) {
-    struct bwi_restore_call *c = j->c;
     if (j->buffer.ptr == NULL) return false;
-    j->open = bwi_restore_open_take(c, j->batch->group->group, j->tier, j->extent.place->pack);
-    bwi_call_prepare(&j->call, BWI_STORE_READ, j->pack.s);
-    j->call.op.offset = j->extent.place->offset;
-    j->call.op.buf = j->buffer.ptr;
-    j->call.op.bytes = (size_t)j->extent.place->stored_bytes;
-    j->call.op.handle = j->open == NULL ? NULL : &j->open->handle;
-    bwi_call_submit(&j->call, &c->task, c->r->ctx->tier[j->tier]);
-    j->state = BWI_JOB_READ;
+    begin_read(j, block_of(j), j->buffer.ptr, stored_room(j));
     return true;
 }
 
-/* ---- the check, on a worker ---- */
-
-static void check_and_copy(struct bwi_restore_job *j) {
-    const struct bwi_restore_work *w = j->c->w;
-    const uint8_t *raw = NULL;
-    j->verdict = bwi_extent_check(&j->extent, j->buffer.ptr, &raw, j->why);
-    if (j->verdict != 0) return;
-    for (size_t i = j->first; i < j->first + j->count; i++) {
-        struct bwi_restore_pair *p = &j->batch->pairs[i];
-        const struct bwi_restore_hit *h = &w->hits[p->hit];
-        const struct bwi_restore_want *x = &w->wants[h->want];
-        p->copied = bwi_intersect_copy(h->box_offset, h->box_extent, raw, p->item_offset, j->extent.raw_bytes,
-                                       x->offset, &x->to);
-    }
-}
+/* ---- the check ---- */
 
 static void check_call(struct bwi_io_req *r) {
-    check_and_copy(r->user);
+    bwi_restore_check(r->user);
     r->result = 0;
 }
 
@@ -165,11 +262,13 @@ static void check_done(struct bwi_io_req *r) {
     bwi_task_wake(&j->c->task);
 }
 
+/* What was hashed as it came to its place needs no worker any more. */
 static void begin_check(struct bwi_restore_job *j) {
     struct bwi_io *io = bwi_loop_io(j->c->task.loop);
+    const bool is_little = j->straight != NULL && j->call.op.looked == j->call.op.bytes;
     j->state = BWI_JOB_CHECK;
-    if (io == NULL) {
-        check_and_copy(j);
+    if (io == NULL || is_little) {
+        bwi_restore_check(j);
         return;
     }
     j->working = true;
@@ -185,10 +284,13 @@ static bool job_read(struct bwi_restore_job *j) {
     if (j->call.op.error.status != 0) {
         const struct bw_error cause = j->call.op.error;
         tier_failed(j, &cause);
-        return true;
+    } else if (j->call.op.declined) {
+        j->uncached = true;
+        ask_buffer(j);
+    } else {
+        *(j->tier == BWI_TIER_LOCAL ? &s->local_bytes : &s->remote_bytes) += j->to - j->extent.place->offset;
+        begin_check(j);
     }
-    *(j->tier == BWI_TIER_LOCAL ? &s->local_bytes : &s->remote_bytes) += j->extent.place->stored_bytes;
-    begin_check(j);
     return true;
 }
 
@@ -201,22 +303,35 @@ static void served(struct bwi_restore_job *j) {
         const struct bwi_restore_pair *p = &j->batch->pairs[i];
         w->wants[w->hits[p->hit].want].got += p->copied;
     }
-    s->verified_bytes += j->extent.raw_bytes;
-    bwi_progress_add(j->c->r->ctx, j->extent.raw_bytes);
+    s->verified_bytes += j->raw_bytes;
+    bwi_progress_add(j->c->r->ctx, j->raw_bytes);
     w->progress++;
     if (j->tier == BWI_TIER_REMOTE && bwi_is_damage(j->error[BWI_TIER_LOCAL].status)) s->damaged_extents++;
+}
+
+/* Others can write to a caller's memory, and a fork while a device does can part it from what came: what was not sound
+ * there says nothing of the tier. It is read once more, into a buffer. */
+static void not_sound(struct bwi_restore_job *j) {
+    if (j->into_caller) {
+        ask_buffer(j);
+        return;
+    }
+    struct bw_error e = BW_ERROR_INIT;
+    (void)bwi_error_set(&e, j->verdict, "%s", j->why);
+    tier_failed(j, &e);
 }
 
 static bool job_check(struct bwi_restore_job *j) {
     if (j->working) return false;
     if (j->verdict != 0) {
-        struct bw_error e = BW_ERROR_INIT;
-        (void)bwi_error_set(&e, j->verdict, "%s", j->why);
-        tier_failed(j, &e);
+        not_sound(j);
         return true;
     }
     served(j);
-    bwi_restore_job_drop(j);
+    if (j->first + j->count < j->end)
+        start_over(j, j->first + j->count);
+    else
+        bwi_restore_job_drop(j);
     return true;
 }
 

@@ -137,6 +137,7 @@ int bwi_restore_plan_batch(struct bwi_restore_call *c, struct bwi_restore_group 
     struct bwi_restore_batch *b = bwi_calloc(1, sizeof *b);
     if (b == NULL) return bwi_error_nomem(err, sizeof *b, "extents to read");
     b->group = g;
+    b->tier = tier;
     g->pins++;
     int rc = 0;
     for (; rc == 0 && w->hit_at < w->hit_count && w->hits[w->hit_at].group == g->group; w->hit_at++) {

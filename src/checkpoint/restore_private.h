@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files behind restore.h share: the state that is kept between calls, and the state of the call that runs.
  *
- * Everything runs on the loop's thread, except restore_extent.c's check of one extent, which runs on a worker and
- * touches nothing but its job, the pairs of that job, and the bytes of the destination that the extent fills. */
+ * Everything runs on the loop's thread, except restore_check.c, which runs on a worker: it reads the metadata of the
+ * group, which stays as it is, and writes to nothing but its job, the pairs of that job, and the bytes of the
+ * destination that they fill. */
 #ifndef BWI_CHECKPOINT_RESTORE_PRIVATE_H
 #define BWI_CHECKPOINT_RESTORE_PRIVATE_H
 
@@ -12,11 +13,12 @@
 #include "checkpoint/transfer.h"
 
 #define BWI_RESTORE_GROUPS 64u /* groups whose metadata is kept: what a call uses at once is far below */
-#define BWI_RESTORE_JOBS   16u /* extents in flight: enough to keep a fast disk and all workers busy */
-#define BWI_RESTORE_OPEN   16u /* packs kept open during a call */
-#define BWI_RESTORE_AHEAD  4u  /* groups whose metadata is fetched before their turn */
-#define BWI_RESTORE_WINDOW 8u  /* metadata objects, or groups, asked for at once */
-#define BWI_RESTORE_FIXES  64u /* repairs after one call; the rest is found again by later ones */
+#define BWI_RESTORE_JOBS   16u /* reads in flight: enough to keep a fast disk and all workers busy */
+#define BWI_RESTORE_PIECE  (UINT64_C(256) << 10) /* is hashed and copied while it lies in a processor's cache */
+#define BWI_RESTORE_OPEN   16u                   /* packs kept open during a call */
+#define BWI_RESTORE_AHEAD  4u                    /* groups whose metadata is fetched before their turn */
+#define BWI_RESTORE_WINDOW 8u                    /* metadata objects, or groups, asked for at once */
+#define BWI_RESTORE_FIXES  64u                   /* repairs after one call; the rest is found again by later ones */
 
 /* ---- kept between calls ---- */
 
@@ -109,6 +111,7 @@ struct bwi_restore_pair {
 /* All that is read of one group. */
 struct bwi_restore_batch {
     struct bwi_restore_group *group; /* pinned */
+    enum bwi_tier tier;              /* by whose placement they are sorted */
     struct bwi_restore_pair *pairs;  /* sorted by where the extents lie */
     size_t count, cap, at;
     unsigned jobs;
@@ -126,22 +129,35 @@ struct bwi_restore_open {
 
 enum bwi_job_state { BWI_JOB_FREE, BWI_JOB_META, BWI_JOB_BUFFER, BWI_JOB_READ, BWI_JOB_CHECK };
 
+/* What is read at once: one extent, or a run of small ones that lie side by side in one pack. A run that is not served
+ * as a whole is read again, one extent after the other. */
 struct bwi_restore_job {
     struct bwi_restore_call *c;
     enum bwi_job_state state;
     struct bwi_restore_batch *batch;
-    size_t first, count; /* pairs */
+    size_t first, count; /* pairs that are read now */
+    size_t end;          /* of all its pairs */
+    bool alone;          /* no runs any more */
+    bool several;        /* what is read now is a run */
     enum bwi_tier tier;
-    struct bwi_extent extent;
+    struct bwi_extent extent; /* the first one of now */
     struct bwi_key pack;
+    uint64_t from, to;                /* what is read of the pack; from a whole block on, if into a buffer */
+    uint8_t *straight;                /* where all bytes of the one extent belong in a row; NULL: nowhere */
+    bool into_caller;                 /* they are read to there, else into a buffer */
+    bool uncached;                    /* the store has said so */
     struct bw_error error[BWI_TIERS]; /* why this tier did not serve */
     struct bwi_arena_wait buffer;
     struct bwi_restore_open *open;
     struct bwi_call call;
     struct bwi_io_req req;
     bool working; /* a worker has it */
+    /* the worker's */
+    struct bwi_xxh_state hash; /* of the one extent, as far as its bytes have come */
+    uint64_t hashed;
     int verdict;
     char why[BWI_EXTENT_WHY_BYTES];
+    uint64_t stored_bytes, raw_bytes; /* of what was sound */
 };
 
 /* Something on the local tier that is damaged and sound on the remote one. */
@@ -251,10 +267,14 @@ int bwi_restore_plan_batch(struct bwi_restore_call *c, struct bwi_restore_group 
                            struct bwi_restore_batch **ret, struct bw_error *err);
 void bwi_restore_batch_free(struct bwi_restore_batch *b);
 
-/* restore_extent.c: one extent, from a buffer to its places. */
+/* restore_extent.c: what is read at once, from the store to its places. */
 void bwi_restore_job_begin(struct bwi_restore_job *j, struct bwi_restore_batch *b);
 bool bwi_restore_job_step(struct bwi_restore_job *j); /* true: something happened, call again */
 void bwi_restore_job_drop(struct bwi_restore_job *j); /* when nothing of it is in flight */
+/* restore_check.c: on a worker. */
+struct bwi_extent bwi_restore_extent_at(const struct bwi_restore_job *j, size_t pair);
+void bwi_restore_look(struct bwi_store_op *op, const uint8_t *piece, size_t bytes); /* of a job's call */
+void bwi_restore_check(struct bwi_restore_job *j);                                  /* fills what is the worker's */
 /* restore_open.c: packs that are kept open. NULL: read without a handle. */
 struct bwi_restore_open *bwi_restore_open_take(struct bwi_restore_call *c, uint32_t group, enum bwi_tier tier,
                                                uint32_t pack);

@@ -18,13 +18,14 @@
 
 #include <string.h>
 
-_Static_assert(sizeof(XXH3_state_t) <= sizeof(struct bwi_xxh_state), "the XXH3 state must fit");
-_Static_assert(_Alignof(XXH3_state_t) <= _Alignof(struct bwi_xxh_state), "the XXH3 state must be aligned");
+_Static_assert(sizeof(XXH3_state_t) + _Alignof(XXH3_state_t) <= sizeof(struct bwi_xxh_state),
+               "the XXH3 state must fit wherever it begins");
 _Static_assert(sizeof(SHA256_CTX) <= sizeof(struct bwi_sha_state), "the SHA-256 state must fit");
 _Static_assert(_Alignof(SHA256_CTX) <= _Alignof(struct bwi_sha_state), "the SHA-256 state must be aligned");
 
-static XXH3_state_t *xxh_of(struct bwi_xxh_state *s) {
-    return (void *)s->opaque;
+static XXH3_state_t *xxh_of(const struct bwi_xxh_state *s) {
+    const uintptr_t align = _Alignof(XXH3_state_t);
+    return (XXH3_state_t *)(((uintptr_t)s->opaque + align - 1) & ~(align - 1)); /* const as the caller's is */
 }
 
 static struct bwi_xxh canonical(XXH128_hash_t hash) {
@@ -54,7 +55,7 @@ void bwi_xxh_update(struct bwi_xxh_state *s, const void *p, size_t n) {
 }
 
 struct bwi_xxh bwi_xxh_final(const struct bwi_xxh_state *s) {
-    return canonical(XXH3_128bits_digest((const void *)s->opaque));
+    return canonical(XXH3_128bits_digest(xxh_of(s)));
 }
 
 static SHA256_CTX *sha_of(struct bwi_sha_state *s) {

@@ -97,6 +97,49 @@ static void exactly_what_is_wanted_is_copied_from_any_part(void **state) {
     }
 }
 
+static uint64_t rows, rows_found;
+
+/* Whether all elements of the part are wanted, one after the other in memory; the place of the first. */
+static bool is_row(const struct pair *p, uint64_t from, uint64_t n, int64_t *ret) {
+    int64_t at;
+    for (uint64_t i = from; i < from + n; i++) {
+        if (!wanted_at(p, i, &at)) return false;
+        if (i == from) *ret = at;
+        if (at != *ret + (int64_t)((i - from) * p->elem)) return false;
+    }
+    return n > 0;
+}
+
+static void check_whole(const struct pair *p, uint64_t from, uint64_t n, const struct memory *m) {
+    int64_t at = 0;
+    const bool row = is_row(p, from, n, &at);
+    const struct bwi_strided dst = {m->ptr + m->first, (uint8_t)p->dims, (uint8_t)p->elem, p->want_extent, p->stride};
+    const uint8_t *found =
+        bwi_intersect_whole(p->box_offset, p->box_extent, from * p->elem, n * p->elem, p->want_offset, &dst);
+    rows += row;
+    rows_found += found != NULL;
+    if (found != NULL) assert_true(row && found == dst.data + at);
+}
+
+/* A row of a box that is cut up otherwise need not be found. */
+static void a_part_that_belongs_in_a_row_to_one_place_is_told(void **state) {
+    (void)state;
+    uint64_t rng = test_seed(23);
+    rows = rows_found = 0;
+    for (int k = 0; k < CASES; k++) {
+        const struct pair p = random_pair(&rng);
+        const uint64_t n = elements(p.dims, p.box_extent);
+        const struct memory m = memory_for(p.dims, p.elem, p.want_extent, p.stride);
+        check_whole(&p, 0, n, &m);
+        for (int i = 0; i < 4; i++) {
+            const uint64_t from = below(&rng, n + 1);
+            check_whole(&p, from, below(&rng, n - from + 1), &m);
+        }
+        free(m.ptr);
+    }
+    assert_true(rows_found > CASES / 10 && rows_found > rows / 3);
+}
+
 static void the_parts_of_a_box_add_up(void **state) {
     (void)state;
     uint64_t rng = test_seed(22);
@@ -191,6 +234,7 @@ static void sixteen_dimensions_work(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exactly_what_is_wanted_is_copied_from_any_part),
+        cmocka_unit_test(a_part_that_belongs_in_a_row_to_one_place_is_told),
         cmocka_unit_test(the_parts_of_a_box_add_up),
         cmocka_unit_test(bytes_in_the_middle_of_an_element_count_as_that_element),
         cmocka_unit_test(boxes_at_the_end_of_the_numbers_do_not_overflow),

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The check of what was read, on a worker, and the way to all places that want something of it. Where the store shows
+ * the bytes while they arrive, they are hashed there and then, out of the processor's cache; else piece by piece, and
+ * each piece is copied while it is at hand. What is copied before the last piece was hashed is not told to anybody
+ * unless all of it was sound. */
+#include "base/checked.h"
+#include "checkpoint/restore_private.h"
+#include <string.h>
+
+struct bwi_extent bwi_restore_extent_at(const struct bwi_restore_job *j, size_t pair) {
+    const struct bwi_group_meta *m = &j->batch->group->tier[j->tier].meta;
+    const struct bwi_restore_pair *p = &j->batch->pairs[pair];
+    return bwi_extent_of(&m->content, &m->placement, p->item, p->extent);
+}
+
+/* ---- one extent, as it comes ---- */
+
+/* `at`: where the piece begins in what is read. In front of the extent and behind it lies something else. */
+static void take(struct bwi_restore_job *j, uint64_t at, const uint8_t *piece, uint64_t n) {
+    const uint64_t lead = j->extent.place->offset - j->from;
+    const uint64_t skip = at < lead ? bwi_min_u64(lead - at, n) : 0;
+    const uint64_t taken = bwi_min_u64(n - skip, j->extent.place->stored_bytes - j->hashed);
+    bwi_xxh_update(&j->hash, piece + skip, (size_t)taken);
+    if (j->straight != NULL && !j->into_caller && taken > 0) memcpy(j->straight + j->hashed, piece + skip, taken);
+    j->hashed += taken;
+}
+
+void bwi_restore_look(struct bwi_store_op *op, const uint8_t *piece, size_t bytes) {
+    take(bwi_container_of(op, struct bwi_restore_job, call.op), op->looked, piece, bytes);
+}
+
+static struct bwi_xxh hash_of(struct bwi_restore_job *j) {
+    const struct bwi_store_op *op = &j->call.op;
+    for (uint64_t at = op->looked; at < op->bytes; at += BWI_RESTORE_PIECE) {
+        take(j, at, (const uint8_t *)op->buf + at, bwi_min_u64(op->bytes - at, BWI_RESTORE_PIECE));
+    }
+    return bwi_xxh_final(&j->hash);
+}
+
+/* ---- to their places ---- */
+
+static size_t next_extent(const struct bwi_restore_job *j, size_t pair) {
+    const struct bwi_restore_pair *pairs = j->batch->pairs;
+    size_t i = pair + 1;
+    while (i < j->first + j->count && pairs[i].extent == pairs[pair].extent) i++;
+    return i;
+}
+
+static void place(struct bwi_restore_job *j, size_t pair, const uint8_t *raw, uint64_t raw_bytes) {
+    const struct bwi_restore_work *w = j->c->w;
+    struct bwi_restore_pair *p = &j->batch->pairs[pair];
+    const struct bwi_restore_hit *h = &w->hits[p->hit];
+    const struct bwi_restore_want *x = &w->wants[h->want];
+    p->copied = bwi_intersect_copy(h->box_offset, h->box_extent, raw, p->item_offset, raw_bytes, x->offset, &x->to);
+}
+
+/* The extent of `pair`, of whose stored bytes the hash is known. */
+static int settle(struct bwi_restore_job *j, size_t pair, const struct bwi_extent *x, const struct bwi_xxh *stored) {
+    const uint8_t *raw = NULL;
+    const uint8_t *bytes = (const uint8_t *)j->call.op.buf + (x->place->offset - j->from);
+    uint8_t *room = (uint8_t *)j->call.op.buf + j->call.op.room_bytes; /* behind all that was read, for a codec */
+    const int rc = bwi_extent_settle(x, stored, bytes, room, &raw, j->why);
+    if (rc != 0) return rc;
+    j->stored_bytes += x->place->stored_bytes;
+    j->raw_bytes += x->raw_bytes;
+    if (j->straight != NULL)
+        j->batch->pairs[pair].copied = x->raw_bytes;
+    else
+        for (size_t i = pair; i < next_extent(j, pair); i++) place(j, i, raw, x->raw_bytes);
+    return 0;
+}
+
+/* Side by side in one buffer. Each is small, so that it is still in the cache when it is copied. */
+static void check_run(struct bwi_restore_job *j) {
+    for (size_t i = j->first; i < j->first + j->count && j->verdict == 0; i = next_extent(j, i)) {
+        const struct bwi_extent x = bwi_restore_extent_at(j, i);
+        const uint8_t *bytes = (const uint8_t *)j->call.op.buf + (x.place->offset - j->from);
+        const struct bwi_xxh stored = bwi_xxh_of(bwi_span(bytes, (size_t)x.place->stored_bytes));
+        j->verdict = settle(j, i, &x, &stored);
+    }
+}
+
+void bwi_restore_check(struct bwi_restore_job *j) {
+    j->verdict = 0;
+    j->stored_bytes = j->raw_bytes = 0;
+    if (j->several) {
+        check_run(j);
+        return;
+    }
+    const struct bwi_xxh stored = hash_of(j);
+    j->verdict = settle(j, j->first, &j->extent, &stored);
+}
