@@ -29,7 +29,7 @@ struct bench {
     double rss_before, rss_peak; /* bytes, of what the library adds */
     /* what is measured */
     struct pairs stall[MODES][LAYOUTS], local[MODES], in_place, cpu[MODES], many_stall, many_local;
-    struct pairs cold, warmed, slow[MODES], p99[MODES], faults, memory;
+    struct pairs cold[LAYOUTS], warmed[LAYOUTS], slow[MODES], p99[MODES], faults, memory;
 };
 
 /* --- memory ---- */
@@ -70,15 +70,25 @@ static void measure_saves(struct bench *b, size_t round) {
 
 /* --- restores ---- */
 
-static void measure_restores(struct bench *b, const struct run *r) {
+/* Of the newest checkpoint, which has this layout. */
+static void measure_restore(struct bench *b, const struct run *r, enum layout layout) {
     make_cold(r->local);
-    const double cold_s = run_restore(r, b->warm);
-    if (b->has_fio) pairs_add(&b->cold, yardstick_read(b->dir, b->state.bytes), cold_s);
+    const double cold_s = run_restore(r, layout, b->warm);
+    if (b->has_fio) pairs_add(&b->cold[layout], yardstick_read(b->dir, b->state.bytes), cold_s);
     if (memcmp(b->warm, b->state.memory, b->state.bytes) != 0) bench_die("restore", "gave other bytes");
     make_warm(r->local);
-    const double warm_s = run_restore(r, b->warm);
+    const double warm_s = run_restore(r, layout, b->warm);
     const double copy_s = yardstick_copy(b->warm, b->state.memory, b->state.bytes, b->cpus);
-    pairs_add(&b->warmed, copy_s, warm_s);
+    pairs_add(&b->warmed[layout], copy_s, warm_s);
+}
+
+static void measure_restores(struct bench *b, struct run *r) {
+    struct save_times t;
+    if (b->has_fio) (void)yardstick_write(b->dir, b->state.bytes, true); /* what it reads */
+    for (unsigned l = 0; l < LAYOUTS; l++) {
+        run_save(r, (enum layout)l, &t);
+        for (size_t i = 0; i < b->rounds; i++) measure_restore(b, r, (enum layout)l);
+    }
 }
 
 /* --- beside a computation ---- */
@@ -130,8 +140,10 @@ static void report(struct bench *b) {
         {{"begin to LOCAL, throughput, beside in place", "fio write in place, fsync", 0.95, true, n},
          &b->in_place,
          false},
-        {{"restore, cold, throughput", "fio read", 0.95, true, n}, &b->cold, false},
-        {{"restore, warm, throughput", copy, 0.5, true, n}, &b->warmed, false},
+        {{"restore, cold, throughput, 300 tensors", "fio read", 0.95, true, n}, &b->cold[LARGE], false},
+        {{"restore, cold, throughput, 20,000 tensors", "fio read", 0.95, true, n}, &b->cold[SMALL], false},
+        {{"restore, warm, throughput, 300 tensors", copy, 0.5, true, n}, &b->warmed[LARGE], false},
+        {{"restore, warm, throughput, 20,000 tensors", copy, 0.5, true, n}, &b->warmed[SMALL], false},
         {{"CPU seconds per GB, begin to LOCAL, copy", "", 0.15, false, n}, &b->cpu[COPY], true},
         {{"CPU seconds per GB, begin to LOCAL, cow", "", 0.15, false, n}, &b->cpu[COW], true},
         {{"slow-down of a computing loop, copy", "the loop alone", 0.05, false, n}, &b->slow[COPY], true},
@@ -215,7 +227,7 @@ int main(int argc, char **argv) {
         for (unsigned m = 0; m < MODES; m++) measure_slowdown(&b, (enum mode)m);
     const double added = status_bytes("VmHWM:") - b.rss_before;
     pairs_add(&b.memory, (added - (double)b.budget_bytes[COPY] - (double)b.budget_bytes[COW]) / 1048576.0, 1);
-    for (size_t i = 0; wants(&b, "restore") && i < b.rounds; i++) measure_restores(&b, &b.run[COPY]);
+    if (wants(&b, "restore")) measure_restores(&b, &b.run[COPY]);
     for (unsigned m = 0; m < MODES; m++)
         printf("%s: written by %s; captured by %s%s%s\n", m == COW ? "cow" : "copy", b.last[m][LARGE].write_path,
                b.last[m][LARGE].capture_mode, b.last[m][LARGE].capture_why[0] ? ": " : "",

@@ -46,8 +46,9 @@ void run_save(struct run *r, enum layout layout, struct save_times *ret);
 struct bw_save *run_begin(struct run *r);
 void run_finish(struct bw_save *save);
 
-/* Reads all of the newest checkpoint from the local tier into `into` (as large as the state), seconds. */
-double run_restore(const struct run *r, char *into);
+/* Reads all of the newest checkpoint, which has that layout, from the local tier into `into` (as large as the state),
+ * seconds. */
+double run_restore(const struct run *r, enum layout layout, char *into);
 
 /* --- save_yardstick.c: what the machine does without us ---- */
 

@@ -149,12 +149,12 @@ void run_finish(struct bw_save *save) {
 
 /* --- restoring ---- */
 
-double run_restore(const struct run *r, char *into) {
+double run_restore(const struct run *r, enum layout layout, char *into) {
     struct bw_reader_options o = BW_READER_OPTIONS_INIT;
     struct bw_error err = BW_ERROR_INIT;
     struct bw_restore *restore;
     const struct state *s = r->state;
-    const unsigned tensors = layout_tensors[LARGE];
+    const unsigned tensors = layout_tensors[layout];
     const uint64_t each = s->bytes / tensors;
     struct bw_slice *slices = bench_alloc(tensors, sizeof *slices);
     for (unsigned i = 0; i < tensors; i++) {
