@@ -23,6 +23,7 @@
 #define PROGRESS_S   10u
 #define VIOLATIONS   20u /* a soak that finds so many is stopped */
 #define OUTPUT_BYTES 4000
+#define PAUSE_MS     2000 /* between two looks: nobody was at work */
 
 struct worker {
     pid_t pid;
@@ -55,7 +56,7 @@ struct supervisor {
     struct shared *shared;
     struct worker workers[JOBS_MAX];
     uint64_t first; /* runs of earlier starts */
-    uint64_t began_ms, told_ms;
+    uint64_t began_ms, told_ms, looked_ms;
 };
 
 static volatile sig_atomic_t told_to_stop;
@@ -272,11 +273,23 @@ static void tell_progress(struct supervisor *v) {
     save_state(v);
 }
 
+/* While all of it was stopped (SIGSTOP, a machine that slept) no run took longer. */
+static void leave_out_pauses(struct supervisor *v) {
+    const uint64_t now = now_ms(), pause_ms = now - v->looked_ms;
+    v->looked_ms = now;
+    if (pause_ms < PAUSE_MS) return;
+    for (unsigned i = 0; i < v->o.jobs; i++) {
+        unsigned long long since = atomic_load(&v->shared->slot[i].since_ms);
+        const unsigned long long later = since + pause_ms < now ? since + pause_ms : now;
+        if (since != 0) (void)atomic_compare_exchange_strong(&v->shared->slot[i].since_ms, &since, later);
+    }
+}
+
 static void stop_those_that_hang(const struct supervisor *v) {
     const uint64_t limit_ms = (v->soak->run_s_max != 0 ? v->soak->run_s_max : RUN_S_MAX) * UINT64_C(1000);
     for (unsigned i = 0; i < v->o.jobs; i++) {
         const uint64_t since = atomic_load(&v->shared->slot[i].since_ms);
-        if (v->workers[i].pid == 0 || since == 0 || now_ms() - since <= limit_ms) continue;
+        if (v->workers[i].pid == 0 || since == 0 || now_ms() <= since + limit_ms) continue;
         printf("%s: a run takes more than %" PRIu64 " s\n", v->soak->name, limit_ms / 1000);
         (void)kill(-v->workers[i].pid, SIGKILL);
     }
@@ -316,6 +329,7 @@ static void supervise(struct supervisor *v) {
         const pid_t pid = waitpid(-1, &status, WNOHANG);
         if (pid <= 0) {
             (void)usleep(20000);
+            leave_out_pauses(v);
             stop_those_that_hang(v);
             tell_progress(v);
             continue;
@@ -348,7 +362,7 @@ int soak_main(const struct soak *s, int argc, char **argv) {
     if (v.o.alone) return run_alone(&v);
     v.shared = mmap(NULL, sizeof *v.shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (v.shared == MAP_FAILED) stop("mmap", strerror(errno));
-    v.began_ms = v.told_ms = now_ms();
+    v.began_ms = v.told_ms = v.looked_ms = now_ms();
     load_state(&v);
     printf("%s: runs %" PRIu64 " to %" PRIu64 " of seed %" PRIu64 ", %u jobs\n", s->name, v.first, v.o.count, v.o.seed,
            v.o.jobs);
