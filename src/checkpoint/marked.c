@@ -93,9 +93,10 @@ static enum bwi_step verify(struct bwi_marked *m) {
     bwi_verify_fini(&w->verify);
     w->verify = (struct bwi_verify){.ctx = m->ctx,
                                     .id = m->id,
-                                    .committed = true,
+                                    .committed = m->pending == 0,
                                     .manifest = m->manifest,
-                                    .tiers = {m->held, true},
+                                    .groups = m->pending,
+                                    .tiers = {m->held, !m->held || m->pending == 0},
                                     .only_groups = w->order,
                                     .only_group_count = w->order_count,
                                     .findings = &w->found};
@@ -134,6 +135,7 @@ static enum bwi_step verified(struct bwi_marked *m) {
     for (size_t i = w->at; i < w->at + w->len; i++)
         if (is_among(w->order, w->order_count, m->groups[i].group)) judge(m, &m->groups[i]);
     w->mark = 0;
+    if (m->pending > 0) return go(m, MARKED_BATCH);
     if (!m->held || w->round + 1 == ROUNDS) return go(m, MARKED_UNMARK);
     w->object = w->mended = 0;
     if (bwi_mend_objects_make(&w->objects, &w->found, &m->id, &w->manifest)) return go(m, MARKED_MEND);
@@ -272,7 +274,7 @@ static enum bwi_step marked_step(struct bwi_task *t) {
 void bwi_marked_start(struct bwi_marked *m, struct bwi_loop *loop, struct bwi_task *parent) {
     m->task.step = marked_step;
     m->task.name = "marked";
-    m->state = MARKED_MANIFEST;
+    m->state = m->pending > 0 ? MARKED_BATCH : MARKED_MANIFEST;
     m->mended = 0;
     m->lost = (struct bw_error)BW_ERROR_INIT;
     bwi_task_start(loop, &m->task, parent);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looking at groups of a committed checkpoint that a reader has marked as damaged, before anybody believes the mark.
- * doc/flows/open.md, resolve.md. */
+/* Looking at groups that a reader has marked as damaged, before anybody believes the mark. doc/flows/open.md,
+ * resolve.md. */
 #ifndef BWI_CHECKPOINT_MARKED_H
 #define BWI_CHECKPOINT_MARKED_H
 
@@ -16,13 +16,17 @@ struct bwi_marked_group {
 /* Task: a few groups at a time are verified; what is damaged in the authority is put right from this node's copy, where
  * that is sound; and the marks of groups that are sound in the authority are removed, so that the next launch need not
  * look at them again, even if this one does not come to the end. A manifest that is damaged is somebody else's to
- * tell: then nothing is looked at. Fails with BW_E_TIMEOUT at the deadline, and with BW_E_CANCELLED. */
+ * tell: then nothing is looked at. Fails with BW_E_TIMEOUT at the deadline, and with BW_E_CANCELLED.
+ *
+ * Of a checkpoint that is not committed nothing is mended, and the marks stay: they go with it, or are looked at once
+ * it is committed. Whoever holds it looks at this node's copies, the others at the authority's. */
 struct bwi_marked {
     struct bwi_task task;
     /* in */
     struct bwi_context *ctx;
     struct bwi_id id;
     struct bwi_sha manifest;
+    uint32_t pending;                /* groups of one that is not committed; 0: it is */
     struct bwi_marked_group *groups; /* borrowed */
     size_t count;
     bool held;        /* this node's local tier holds them: it is looked at too */

@@ -20,7 +20,8 @@ enum resolve_state {
     RESOLVE_BEGIN,
     RESOLVE_LIST,              /* checkpoints/ of the authority */
     RESOLVE_CANDIDATE,         /* take the next one */
-    RESOLVE_CANDIDATE_GROUPS,  /* its groups/ and failed/ were listed */
+    RESOLVE_CANDIDATE_GROUPS,  /* its groups/, failed/ and damaged/ were listed */
+    RESOLVE_CANDIDATE_MARKED,  /* what is marked and held by nobody was looked at */
     RESOLVE_CANDIDATE_SYNCED,  /* its groups/ is durable */
     RESOLVE_CANDIDATE_SUMMARY, /* a summary was read */
     RESOLVE_COMMITTED,         /* take the next committed one */
@@ -29,7 +30,7 @@ enum resolve_state {
 };
 
 struct bwi_resolve_work {
-    struct bwi_call list, failed;
+    struct bwi_call list, failed, damaged_dir;
     struct bwi_id *ids; /* candidates, ascending */
     size_t id_count, id_cap;
     bool *have; /* per group of the candidate: somebody holds it, or the authority has it */
@@ -58,6 +59,7 @@ static enum bwi_step end(struct bwi_resolve *r) {
     if (w) {
         bwi_call_fini(&w->list);
         bwi_call_fini(&w->failed);
+        bwi_call_fini(&w->damaged_dir);
         bwi_free(w->ids);
         bwi_free(w->have);
         bwi_free(w->in_authority);
@@ -141,8 +143,7 @@ static enum bwi_step collect(struct bwi_resolve *r) {
     return BWI_STEP_AGAIN;
 }
 
-/* World and groups of a candidate are those of its attempt, which the entry holds. */
-static void candidate_facts(const struct bwi_entry *e, const struct bwi_id *id, struct bwi_candidate *ret) {
+void bwi_resolve_facts(const struct bwi_entry *e, const struct bwi_id *id, struct bwi_candidate *ret) {
     bool from = e->from.set && e->from.open && bwi_id_eq(&e->from.id, id);
     *ret = (struct bwi_candidate){.id = *id};
     ret->world = from ? e->from.world : e->attempt.world;
@@ -157,7 +158,7 @@ static enum bwi_step next_candidate(struct bwi_resolve *r) {
         r->state = RESOLVE_COMMITTED;
         return BWI_STEP_AGAIN;
     }
-    candidate_facts(e, &w->ids[--w->id_count], &w->c);
+    bwi_resolve_facts(e, &w->ids[--w->id_count], &w->c);
     bwi_free(w->have);
     bwi_free(w->in_authority);
     w->have = bwi_calloc(w->c.groups, sizeof *w->have);
@@ -165,8 +166,10 @@ static enum bwi_step next_candidate(struct bwi_resolve *r) {
     if (!w->have || !w->in_authority) return nomem(r, w->c.groups);
     struct bwi_key groups = bwi_key_groups(r->ctx->run, &w->c.id);
     struct bwi_key failed = bwi_key_failed_dir(r->ctx->run, &w->c.id);
+    struct bwi_key damaged = bwi_key_damaged_dir(r->ctx->run, &w->c.id);
     bwi_call_list(&w->list, &r->task, authority(r), groups.s, NULL);
     bwi_call_list(&w->failed, &r->task, authority(r), failed.s, NULL);
+    bwi_call_list(&w->damaged_dir, &r->task, authority(r), damaged.s, NULL);
     r->state = RESOLVE_CANDIDATE_GROUPS;
     return BWI_STEP_WAIT;
 }
@@ -210,11 +213,61 @@ static enum bwi_step sync_groups(struct bwi_resolve *r) {
     return BWI_STEP_WAIT;
 }
 
+static enum bwi_step begin_summaries(struct bwi_resolve *r) {
+    struct bwi_resolve_work *w = r->w;
+    bool all_held = true;
+    for (uint32_t g = 0; g < w->c.groups; g++) all_held = all_held && w->have[g];
+    w->group = 0;
+    r->state = RESOLVE_CANDIDATE_SUMMARY;
+    bwi_call_fini(&w->list);
+    return all_held ? BWI_STEP_AGAIN : sync_groups(r);
+}
+
+/* Who holds a group that a reader has marked as damaged has looked at his copy before he said so. Of the others there
+ * is only the authority's. */
+static enum bwi_step look_at_unheld(struct bwi_resolve *r) {
+    struct bwi_resolve_work *w = r->w;
+    const struct bwi_store_names *names = &w->damaged_dir.op.names;
+    size_t count = 0;
+    uint32_t group;
+    bwi_free(w->marked);
+    w->marked = bwi_calloc(names->len + 1, sizeof *w->marked);
+    if (!w->marked) return nomem(r, names->len * sizeof *w->marked);
+    for (size_t i = 0; i < names->len; i++)
+        if (bwi_names_group(names, i, false, &group) && group < w->c.groups && !w->have[group])
+            w->marked[count++].group = group;
+    if (count == 0) return begin_summaries(r);
+    w->look = (struct bwi_marked){.ctx = r->ctx,
+                                  .id = w->c.id,
+                                  .pending = w->c.groups,
+                                  .groups = w->marked,
+                                  .count = count,
+                                  .stop_at_bad = true,
+                                  .deadline_ns = r->deadline_ns};
+    r->state = RESOLVE_CANDIDATE_MARKED;
+    bwi_marked_start(&w->look, r->task.loop, &r->task);
+    return BWI_STEP_WAIT;
+}
+
+static enum bwi_step looked_at_unheld(struct bwi_resolve *r) {
+    struct bwi_resolve_work *w = r->w;
+    if (w->look.task.running) {
+        if (r->task.cancel && !w->look.task.cancel) bwi_task_cancel(&w->look.task);
+        return BWI_STEP_WAIT;
+    }
+    if (w->look.task.error.status < 0) return fail(r, &w->look.task.error);
+    r->state = RESOLVE_CANDIDATE;
+    for (size_t i = 0; i < w->look.count; i++)
+        if (w->marked[i].bad[BWI_TIER_REMOTE]) return BWI_STEP_AGAIN;
+    return begin_summaries(r);
+}
+
 /* Is it whole? Then the refs of groups that only the authority has are read from their summaries. */
 static enum bwi_step weigh(struct bwi_resolve *r) {
     struct bwi_resolve_work *w = r->w;
     if (w->list.op.error.status < 0) return fail(r, &w->list.op.error);
     if (w->failed.op.error.status < 0) return fail(r, &w->failed.op.error);
+    if (w->damaged_dir.op.error.status < 0) return fail(r, &w->damaged_dir.op.error);
     r->state = RESOLVE_CANDIDATE;
     if (w->failed.op.names.len > 0 || !count_holds(r)) return BWI_STEP_AGAIN;
     for (size_t i = 0; i < w->list.op.names.len; i++) {
@@ -223,15 +276,9 @@ static enum bwi_step weigh(struct bwi_resolve *r) {
         if (strlen(name) == 6 && bwi_dec_padded_u64(name, 6, &group) && group < w->c.groups)
             w->in_authority[group] = true;
     }
-    bool all_held = true;
-    for (uint32_t g = 0; g < w->c.groups; g++) {
+    for (uint32_t g = 0; g < w->c.groups; g++)
         if (!w->have[g] && !w->in_authority[g]) return BWI_STEP_AGAIN;
-        all_held = all_held && w->have[g];
-    }
-    w->group = 0;
-    r->state = RESOLVE_CANDIDATE_SUMMARY;
-    bwi_call_fini(&w->list);
-    return all_held ? BWI_STEP_AGAIN : sync_groups(r);
+    return look_at_unheld(r);
 }
 
 static enum bwi_step groups_synced(struct bwi_resolve *r) {
@@ -455,7 +502,7 @@ static enum bwi_step resolve_step(struct bwi_task *t) {
     struct bwi_resolve *r = bwi_container_of(t, struct bwi_resolve, task);
     if (t->pending) return BWI_STEP_WAIT;
     if (!r->w) return end(r);
-    if (t->cancel && r->state != RESOLVE_MARKED) {
+    if (t->cancel && r->state != RESOLVE_MARKED && r->state != RESOLVE_CANDIDATE_MARKED) {
         (void)bwi_error_set(&t->error, BW_E_CANCELLED, "resolve: cancelled");
         return end(r);
     }
@@ -464,6 +511,7 @@ static enum bwi_step resolve_step(struct bwi_task *t) {
     case RESOLVE_LIST: return collect(r);
     case RESOLVE_CANDIDATE: return next_candidate(r);
     case RESOLVE_CANDIDATE_GROUPS: return weigh(r);
+    case RESOLVE_CANDIDATE_MARKED: return looked_at_unheld(r);
     case RESOLVE_CANDIDATE_SYNCED: return groups_synced(r);
     case RESOLVE_CANDIDATE_SUMMARY: return read_summaries(r);
     case RESOLVE_COMMITTED: return look_at_committed(r);

@@ -25,6 +25,8 @@ struct bwi_resolve {
     int state;
     struct bwi_resolve_work *w;
 };
+/* World and groups of a checkpoint that is not committed: those of its attempt, which the entry holds. */
+void bwi_resolve_facts(const struct bwi_entry *e, const struct bwi_id *id, struct bwi_candidate *ret);
 void bwi_resolve_start(struct bwi_resolve *r, struct bwi_loop *loop, struct bwi_task *parent);
 
 #endif

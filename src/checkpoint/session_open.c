@@ -20,6 +20,7 @@ enum open_state {
     OPEN_HOLDS, /* what this node's local tier holds */
     OPEN_LOOK,  /* the first read of the history: who is current before this launch */
     OPEN_LOOKED,
+    OPEN_PENDING, /* take the next one that is held here and not committed */
     OPEN_MARKED,  /* damaged marks of what is likely to be gone on from were listed */
     OPEN_CHECKED, /* what is marked and held here was looked at, and mended */
     OPEN_PUT,
@@ -62,8 +63,10 @@ struct bwi_open {
     struct bwi_sha resolved_on;
     bool seen_set;
     uint32_t seen_number, seen_nonce;
-    struct bwi_id likely; /* the committed one that resolve tries first, as it was at the first look */
+    struct bwi_id likely; /* the committed one that resolve tries first, as it was at the first look; then each that
+                             may still be committed */
     struct bwi_sha likely_manifest;
+    uint32_t pending; /* groups of `likely`, when it is not committed */
     struct bwi_marked look;
     struct bwi_marked_group *marked;
     bool again;  /* the head moved between resolve and register */
@@ -204,6 +207,15 @@ static const struct bwi_kept *likely(const struct bwi_open *o, const struct bwi_
     return bwi_policy_find_step(head, o->s->cfg.resume_step);
 }
 
+static enum bwi_step list_marks(struct bwi_open *o, const struct bwi_id *id, uint32_t pending) {
+    const struct bwi_key damaged = bwi_key_damaged_dir(o->s->ctx->run, id);
+    o->likely = *id;
+    o->pending = pending;
+    o->state = OPEN_MARKED;
+    bwi_call_list(&o->call, &o->task, authority(o), damaged.s, NULL);
+    return BWI_STEP_WAIT;
+}
+
 static enum bwi_step looked(struct bwi_open *o) {
     struct bw_error e = BW_ERROR_INIT;
     if (o->read.task.running) return BWI_STEP_WAIT;
@@ -223,14 +235,26 @@ static enum bwi_step looked(struct bwi_open *o) {
     if (bwi_policy_may_register(head, &o->reg, &e) < 0) return fail(o, &e);
     if (tell_unread(o, head, &e) < 0) return fail(o, &e);
     const struct bwi_kept *k = likely(o, head);
-    o->state = OPEN_PUT;
+    o->state = OPEN_PENDING;
     if (!k || o->holds.count == 0) return BWI_STEP_AGAIN;
-    o->likely = k->id;
     o->likely_manifest = k->manifest;
-    struct bwi_key damaged = bwi_key_damaged_dir(o->s->ctx->run, &o->likely);
-    o->state = OPEN_MARKED;
-    bwi_call_list(&o->call, &o->task, authority(o), damaged.s, NULL);
-    return BWI_STEP_WAIT;
+    return list_marks(o, &k->id, 0);
+}
+
+/* Each that is held here and may still be committed, in order: if a reader of the launch before found it damaged, and
+ * nobody lived long enough to bring it into the authority and find that out, this one would go on from it again. */
+static enum bwi_step next_pending(struct bwi_open *o) {
+    const struct bwi_entry *head = o->head.found ? &o->head.entry : NULL;
+    for (size_t i = 0; head && i < o->holds.count; i++) {
+        const struct bwi_id *id = &o->holds.list[i].id;
+        struct bwi_candidate c;
+        if (o->pending > 0 && bwi_id_cmp(id, &o->likely) <= 0) continue;
+        if (bwi_policy_fate(head, id) != BWI_FATE_COMMITTABLE) continue;
+        bwi_resolve_facts(head, id, &c);
+        return list_marks(o, id, c.groups);
+    }
+    o->state = OPEN_PUT;
+    return BWI_STEP_AGAIN;
 }
 
 /* Whether this node holds that group of the checkpoint that is looked at. */
@@ -245,7 +269,7 @@ static bool holds_group(const struct bwi_open *o, uint32_t group) {
 static enum bwi_step check_marked(struct bwi_open *o) {
     const struct bwi_store_names *names = &o->call.op.names;
     if (o->call.op.error.status < 0) return fail(o, &o->call.op.error);
-    o->state = OPEN_PUT;
+    o->state = OPEN_PENDING;
     bwi_free(o->marked);
     o->marked = bwi_calloc(names->len + 1, sizeof *o->marked);
     if (!o->marked) {
@@ -260,6 +284,7 @@ static enum bwi_step check_marked(struct bwi_open *o) {
     o->look = (struct bwi_marked){.ctx = o->s->ctx,
                                   .id = o->likely,
                                   .manifest = o->likely_manifest,
+                                  .pending = o->pending,
                                   .groups = o->marked,
                                   .count = count,
                                   .held = true,
@@ -292,9 +317,13 @@ static enum bwi_step checked(struct bwi_open *o) {
         for (size_t k = 0; k < o->look.count && bwi_id_eq(&m->id, &o->likely); k++)
             bad = bad || (o->marked[k].bad[BWI_TIER_LOCAL] && o->marked[k].group == m->group);
         if (!bad) o->holds.list[kept++] = *m;
+        if (bad && o->pending > 0)
+            bwi_session_note(o->s, BW_E_CORRUPT, m->id.step,
+                             "group %u of step %llu, which is not committed, is damaged on this node: not counted",
+                             m->group, (unsigned long long)m->id.step);
     }
     o->holds.count = kept;
-    o->state = OPEN_PUT;
+    o->state = OPEN_PENDING;
     return BWI_STEP_AGAIN;
 }
 
@@ -598,6 +627,7 @@ static enum bwi_step open_step(struct bwi_task *t) {
     case OPEN_HOLDS:
     case OPEN_LOOK: return look(o);
     case OPEN_LOOKED: return looked(o);
+    case OPEN_PENDING: return next_pending(o);
     case OPEN_MARKED: return check_marked(o);
     case OPEN_CHECKED: return checked(o);
     case OPEN_PUT: return put_inventory(o);

@@ -98,13 +98,16 @@ static struct bwi_id id_of_step(struct cluster *c, uint64_t step) {
     return id;
 }
 
-static void put_mark(struct cluster *c, uint64_t step, uint32_t group) {
-    struct bwi_id id = id_of_step(c, step);
+static void put_mark_of(struct cluster *c, struct bwi_id id, uint32_t group) {
     struct bwi_mark m = {.id = id, .group = group, .writer = 7, .status = BW_E_CORRUPT, .reason = "looks bad"};
     struct bwi_buf bytes = {0};
     assert_int_equal(bwi_mark_encode(&m, true, &bytes, NULL), 0);
     assert_true(bwi_bucket_put(c->remote, bwi_key_damaged("run", &id, group).s, bwi_buf_span(&bytes)));
     bwi_buf_fini(&bytes);
+}
+
+static void put_mark(struct cluster *c, uint64_t step, uint32_t group) {
+    put_mark_of(c, id_of_step(c, step), group);
 }
 
 static void start_two(struct cluster *c, unsigned first, const unsigned nodes[2], const struct launch *l) {
@@ -308,6 +311,50 @@ static void a_takeover_goes_back_where_the_newest_is_damaged(void **unused) {
     cluster_open(&c, 4, 1);
     assert_fails(c.ranks[4].open->error.status, BW_E_SUPERSEDED, &c.ranks[4].open->error, "two");
     cluster_fini(&c);
+}
+
+/* --- damage of what is not committed -------------------------------------------------------------------------- */
+
+/* A job that has committed step 10 and died when step 20 had this level on both ranks. */
+static struct bwi_id leave_at(struct cluster *c, enum bw_level level) {
+    struct bwi_save *v[2];
+    make_steps(c, 2, 10);
+    open_all(c, 2, &(struct launch){.launch = "late", .world = 2});
+    bwi_bucket_model(c->remote)->latency_ns = BWI_NS_PER_S;
+    save_all(c, 2, 2, 20, v);
+    for (unsigned r = 0; r < 2; r++) wait_level(c, v[r], level);
+    const struct bwi_id id = v[0]->id;
+    for (unsigned r = 0; r < 2; r++) assert_true(v[r]->level < BW_COMMITTED);
+    for (unsigned r = 0; r < 2; r++) cluster_kill(c, 2 + r);
+    bwi_bucket_model(c->remote)->latency_ns = 0;
+    return id;
+}
+
+/* A launch that found the damage and died of it has left a mark. The next one looks before it goes on from there. */
+static void what_is_not_committed_is_looked_at_where_it_is_marked(void **unused) {
+    static const struct {
+        enum bw_level level;
+        bool local, remote, elsewhere; /* what is damaged; and whether the launch runs on other nodes */
+        uint64_t step;                 /* that it goes on from */
+    } cases[] = {{BW_LOCAL, false, false, false, 20}, {BW_LOCAL, true, false, false, 10},
+                 {BW_REMOTE, true, false, false, 20}, {BW_REMOTE, true, true, false, 10},
+                 {BW_REMOTE, false, false, true, 20}, {BW_REMOTE, false, true, true, 10}};
+    (void)unused;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct cluster c;
+        cluster_init(&c, 40 + i);
+        put_mark_of(&c, leave_at(&c, cases[i].level), 1);
+        if (cases[i].local) flip(c.local[1], "data/00/00000000000000000020.", "/000001/", ".safetensors");
+        if (cases[i].remote) flip(c.remote, "data/00/00000000000000000020.", "/000001/", ".safetensors");
+        start_two(&c, 10, (const unsigned[]){cases[i].elsewhere ? 5 : 0, cases[i].elsewhere ? 6 : 1},
+                  &(struct launch){.launch = "next", .world = 2});
+        for (unsigned r = 10; r < 12; r++) {
+            assert_open(&c, r);
+            assert_int_equal(c.ranks[r].session->resume.id.step, cases[i].step);
+            check_resumed(&c, r, cases[i].step);
+        }
+        cluster_fini(&c);
+    }
 }
 
 /* --- marks --------------------------------------------------------------------------------------------------- */
@@ -525,6 +572,7 @@ int main(void) {
         cmocka_unit_test(a_rollback_is_mended_like_the_newest),
         cmocka_unit_test(an_older_one_that_a_node_holds_is_mended_at_the_launch_after),
         cmocka_unit_test(a_takeover_goes_back_where_the_newest_is_damaged),
+        cmocka_unit_test(what_is_not_committed_is_looked_at_where_it_is_marked),
         cmocka_unit_test(a_mark_that_proves_wrong_is_removed),
         cmocka_unit_test(a_mark_stays_where_the_group_could_not_be_read),
         cmocka_unit_test(looking_at_marks_survives_running_out_of_memory),
