@@ -123,22 +123,30 @@ static int remove_entries(struct bwi_store_op *op, int dirfd, unsigned depth) {
     return first < 0 ? first : rc;
 }
 
+static int empty_dir(struct bwi_store_op *op, int parent, const char *name, unsigned depth) {
+    struct bwi_os *os = bwi_posix_of(op)->os;
+    int dirfd = os->open_dir(os, parent, name);
+    if (is_away(dirfd)) return 0;
+    if (dirfd < 0) return bwi_store_errno(op, dirfd, "open directory \"%s\"", name);
+    int rc = remove_entries(op, dirfd, depth);
+    os->close(os, dirfd);
+    return rc;
+}
+
+/* Opened anew for each pass: somebody else who deletes it may have removed it, and a third one made it again. */
 static int remove_dir(struct bwi_store_op *op, int parent, const char *name, unsigned depth) {
     struct bwi_os *os = bwi_posix_of(op)->os;
+    int rc = 0;
     if (depth > BWI_STORE_COMPONENTS_MAX) {
         bwi_store_fail(op, BW_E_LIMIT, "\"%s\" is deeper than %u directories", name, BWI_STORE_COMPONENTS_MAX);
         return -ELOOP;
     }
-    int dirfd = os->open_dir(os, parent, name), rc = 0;
-    if (is_away(dirfd)) return 0;
-    if (dirfd < 0) return bwi_store_errno(op, dirfd, "open directory \"%s\"", name);
     for (int pass = 0; pass < PASSES; pass++) {
-        rc = remove_entries(op, dirfd, depth + 1);
+        rc = empty_dir(op, parent, name, depth + 1);
         if (rc < 0) break;
         rc = os->rmdir(os, parent, name);
         if (rc != -ENOTEMPTY) break;
     }
-    os->close(os, dirfd);
     if (rc == -ENOENT) rc = 0;
     return rc < 0 ? bwi_store_errno(op, rc, "remove directory \"%s\"", name) : 0;
 }

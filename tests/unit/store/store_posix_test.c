@@ -267,12 +267,15 @@ static void a_tree_that_is_too_deep_is_not_deleted_without_bound(void **state) {
 }
 
 static unsigned refills; /* how often somebody makes one more file just before the directory goes */
+static bool renewed;     /* in a directory of that name that is another one */
 
 static int rmdir_of_a_directory_in_use(struct bwi_os *os, int dirfd, const char *path) {
     struct bwi_os *system = bwi_os_system();
     char name[300];
     if (refills > 0) {
         refills--;
+        if (renewed) assert_int_equal(system->rmdir(os, dirfd, path), 0);
+        if (renewed) assert_int_equal(system->mkdir(os, dirfd, path), 0);
         snprintf(name, sizeof name, "%s/again", path);
         const int fd = system->open_new(os, dirfd, name);
         assert_true(fd >= 0);
@@ -294,6 +297,12 @@ static void a_directory_that_is_filled_while_it_is_emptied_goes_all_the_same(voi
     refills = 40;
     assert_op_ok(st_key(S, BWI_STORE_DELETE_PREFIX, "d/"));
     assert_int_equal(refills, 0);
+    assert_false(there(f->dir, "d"));
+    make_dir(f->dir, "d");
+    refills = 3;
+    renewed = true;
+    assert_op_ok(st_key(S, BWI_STORE_DELETE_PREFIX, "d/"));
+    renewed = false;
     assert_false(there(f->dir, "d"));
     make_dir(f->dir, "d");
     refills = UINT_MAX;
