@@ -19,29 +19,24 @@ void bwi_description_init(struct bwi_description *d) {
     *d = (struct bwi_description){0};
 }
 
-static void forget_blobs(struct bwi_description *d) {
-    for (size_t i = 0; i < d->blob_count; i++) bwi_free(d->blobs[i].name);
-    bwi_free(d->blobs);
-    bwi_map_fini(&d->blob_names);
-    bwi_buf_fini(&d->metadata);
-    d->blobs = NULL;
-    d->blob_count = d->blob_cap = 0;
-}
-
 void bwi_description_fini(struct bwi_description *d) {
     if (d == NULL) return;
-    forget_blobs(d);
-    for (size_t i = 0; i < bwi_max_u64(d->tensor_count, d->known_count); i++) bwi_free(d->tensors[i].name);
+    for (size_t i = 0; i < bwi_max_u64(d->tensor_count, d->known_tensors); i++) bwi_free(d->tensors[i].name);
+    for (size_t i = 0; i < bwi_max_u64(d->blob_count, d->known_blobs); i++) bwi_free(d->blobs[i].name);
     bwi_free(d->tensors);
+    bwi_free(d->blobs);
     bwi_map_fini(&d->names);
+    bwi_map_fini(&d->blob_names);
+    bwi_buf_fini(&d->metadata);
     *d = (struct bwi_description){0};
 }
 
 void bwi_description_reset(struct bwi_description *d) {
-    forget_blobs(d);
-    d->known_count = bwi_max_u64(d->tensor_count, d->known_count);
-    d->tensor_count = 0;
+    d->known_tensors = bwi_max_u64(d->tensor_count, d->known_tensors);
+    d->known_blobs = bwi_max_u64(d->blob_count, d->known_blobs);
+    d->tensor_count = d->blob_count = 0;
     d->bytes = 0;
+    bwi_buf_fini(&d->metadata);
 }
 
 /* ---- names ---- */
@@ -264,6 +259,7 @@ static int add_tensor(struct bwi_description *d, struct bwi_span name, struct bw
     if (rc < 0) return rc;
     d->tensors[d->tensor_count++] = *s;
     d->bytes = total;
+    d->version++;
     return 0;
 }
 
@@ -274,7 +270,8 @@ static bool same_box(const struct bw_tensor *t, const struct bwi_tensor_source *
     for (unsigned d = s->dims; d-- > 0;) {
         const uint64_t offset = t->offset == NULL ? 0 : t->offset[d];
         const uint64_t extent = t->extent == NULL ? t->shape[d] : t->extent[d];
-        const int64_t stride = t->stride_bytes == NULL ? (int64_t)step : t->stride_bytes[d];
+        const int64_t own = s->bytes > 0 ? (int64_t)step : 0; /* as take_strides does */
+        const int64_t stride = t->stride_bytes == NULL ? own : t->stride_bytes[d];
         if (t->shape[d] != s->shape[d] || offset != s->offset[d] || extent != s->extent[d] || stride != s->stride[d])
             return false;
         step *= extent;
@@ -282,34 +279,57 @@ static bool same_box(const struct bw_tensor *t, const struct bwi_tensor_source *
     return true;
 }
 
-/* Whether checking would lead to what is there. Empty boxes are looked at anew: their strides mean nothing. */
+/* Whether checking would lead to what is there. */
 static bool is_known(const struct bw_tensor *t, const struct bwi_tensor_source *s) {
     const uint32_t replicas = t->replica_count == 0 ? 1 : t->replica_count;
-    return t->name != NULL && t->data == s->data && t->dtype == s->dtype && t->dims == s->dims && s->bytes > 0 &&
+    return t->name != NULL && t->data == s->data && t->dtype == s->dtype && t->dims == s->dims &&
            t->flags == (s->device ? BW_TENSOR_DEVICE : 0) && replicas == s->replica_count &&
            t->replica_index == s->replica_index && t->replica_group == s->replica_group &&
            (t->dims == 0 || t->shape != NULL) && strcmp(t->name, s->name) == 0 && same_box(t, s);
 }
 
-/* What comes is another one: nothing is known of those behind it. */
-static int forget_known(struct bwi_description *d, struct bw_error *err) {
-    struct bwi_map names = {0};
-    for (size_t i = 0; i < d->tensor_count; i++) {
-        if (bwi_map_put(&names, bwi_span_str(d->tensors[i].name), i, NULL, NULL)) continue;
-        bwi_map_fini(&names);
+/* The map of the first `count` names only. A source of either kind begins with its name. */
+static int forget_names(struct bwi_map *names, const void *sources, size_t size, size_t count, struct bw_error *err) {
+    struct bwi_map fewer = {0};
+    for (size_t i = 0; i < count; i++) {
+        const char *name;
+        memcpy(&name, (const char *)sources + i * size, sizeof name);
+        if (bwi_map_put(&fewer, bwi_span_str(name), i, NULL, NULL)) continue;
+        bwi_map_fini(&fewer);
         return bwi_error_nomem(err, sizeof(struct bwi_map_slot), "map of names");
     }
-    for (size_t i = d->tensor_count; i < d->known_count; i++) bwi_free(d->tensors[i].name);
-    d->known_count = 0;
-    bwi_map_fini(&d->names);
-    d->names = names;
+    bwi_map_fini(names);
+    *names = fewer;
+    return 0;
+}
+
+/* What comes is another one: nothing is known of those behind it. */
+static int forget_tensors(struct bwi_description *d, struct bw_error *err) {
+    if (d->tensor_count < d->known_tensors) {
+        const int rc = forget_names(&d->names, d->tensors, sizeof *d->tensors, d->tensor_count, err);
+        if (rc < 0) return rc;
+    }
+    for (size_t i = d->tensor_count; i < d->known_tensors; i++) bwi_free(d->tensors[i].name);
+    d->known_tensors = 0;
+    d->version++;
+    return 0;
+}
+
+static int forget_blobs(struct bwi_description *d, struct bw_error *err) {
+    if (d->blob_count < d->known_blobs) {
+        const int rc = forget_names(&d->blob_names, d->blobs, sizeof *d->blobs, d->blob_count, err);
+        if (rc < 0) return rc;
+    }
+    for (size_t i = d->blob_count; i < d->known_blobs; i++) bwi_free(d->blobs[i].name);
+    d->known_blobs = 0;
+    d->version++;
     return 0;
 }
 
 /* The usual case: a trainer describes at each save what it has described at the last one. */
 static bool take_known(struct bwi_description *d, const struct bw_tensor *t) {
     const struct bwi_tensor_source *s = &d->tensors[d->tensor_count];
-    if (d->tensor_count >= d->known_count || !is_known(t, s) || !bwi_add_u64(d->bytes, s->bytes, &d->bytes))
+    if (d->tensor_count >= d->known_tensors || !is_known(t, s) || !bwi_add_u64(d->bytes, s->bytes, &d->bytes))
         return false;
     d->tensor_count++;
     return true;
@@ -321,7 +341,7 @@ int bwi_description_tensor(struct bwi_description *d, const struct bw_tensor *t,
     struct bwi_span name;
     int rc = read_struct(t, &given, err);
     if (rc == 0 && take_known(d, &given)) return 0;
-    if (rc == 0 && d->known_count > 0) rc = forget_known(d, err);
+    if (rc == 0 && d->known_tensors > 0) rc = forget_tensors(d, err);
     if (rc == 0) rc = check_name("tensor", given.name, &name, err);
     if (rc == 0) rc = check_new(&d->names, "tensor", name, err);
     if (rc == 0) rc = take_tensor(&given, name, &s, err);
@@ -361,6 +381,23 @@ static int add_blob(struct bwi_description *d, struct bwi_span name, struct bwi_
     if (rc < 0) return rc;
     d->blobs[d->blob_count++] = *s;
     d->bytes = total;
+    d->version++;
+    return 0;
+}
+
+static bool is_known_blob(const struct bwi_description *d, struct bwi_span name) {
+    return d->blob_count < d->known_blobs && bwi_span_eq(name, bwi_span_str(d->blobs[d->blob_count].name));
+}
+
+/* The name stays; where the bytes lie is another place each time, and how many there are may be another number. */
+static int take_known_blob(struct bwi_description *d, const struct bwi_blob_source *s, struct bw_error *err) {
+    struct bwi_blob_source *known = &d->blobs[d->blob_count];
+    const int rc = check_total(d->bytes, s->bytes, &d->bytes, err);
+    if (rc < 0) return rc;
+    if (known->bytes != s->bytes) d->version++;
+    known->data = s->data;
+    known->bytes = s->bytes;
+    d->blob_count++;
     return 0;
 }
 
@@ -369,9 +406,11 @@ int bwi_description_blob(struct bwi_description *d, const char *name, const void
     struct bwi_span s;
     struct bwi_blob_source blob;
     int rc = check_name("blob", name, &s, err);
-    if (rc == 0) rc = check_new(&d->blob_names, "blob", s, err);
+    const bool known = rc == 0 && is_known_blob(d, s);
+    if (rc == 0 && !known && d->known_blobs > 0) rc = forget_blobs(d, err);
+    if (rc == 0 && !known) rc = check_new(&d->blob_names, "blob", s, err);
     if (rc == 0) rc = take_blob(s, bytes, n, &blob, err);
-    if (rc == 0) rc = add_blob(d, s, &blob, err);
+    if (rc == 0) rc = known ? take_known_blob(d, &blob, err) : add_blob(d, s, &blob, err);
     return rc;
 }
 

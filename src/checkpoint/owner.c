@@ -78,13 +78,21 @@ static void share_out_sets(struct bwi_tensor_source *const *sorted, size_t n, st
     }
 }
 
+static size_t count_replicated(const struct bwi_description *d) {
+    size_t n = 0;
+    for (size_t i = 0; i < d->tensor_count; i++) n += d->tensors[i].replica_count > 1;
+    return n;
+}
+
 int bwi_description_own(struct bwi_description *d, struct bw_error *err) {
-    struct bwi_tensor_source **sorted = bwi_calloc(d->tensor_count, sizeof(struct bwi_tensor_source *));
-    struct load *heap = bwi_calloc(d->tensor_count, sizeof *heap);
+    const size_t most = count_replicated(d);
+    struct bwi_tensor_source **sorted = bwi_calloc(most, sizeof(struct bwi_tensor_source *));
+    struct load *heap = bwi_calloc(most, sizeof *heap);
     int rc = 0;
     size_t n = 0;
+    d->version++;
     if (sorted == NULL || heap == NULL) {
-        rc = bwi_error_nomem(err, d->tensor_count * sizeof *heap, "sharing out of replicas");
+        rc = bwi_error_nomem(err, most * sizeof *heap, "sharing out of replicas");
         goto out;
     }
     for (size_t i = 0; i < d->tensor_count; i++) {

@@ -167,9 +167,28 @@ static int make_content(const struct bwi_description *d, uint32_t extent_bytes, 
 
 /* ---- all of it ---- */
 
+static struct bwi_plan_origin origin_of(const struct bwi_description *d) {
+    return (struct bwi_plan_origin){d->tensors, d->blobs, d->tensor_count, d->blob_count, d->version};
+}
+
+bool bwi_plan_fits(const struct bwi_plan *p, const struct bwi_description *d) {
+    const struct bwi_plan_origin *a = &p->from;
+    const struct bwi_plan_origin b = origin_of(d);
+    const bool is_made = p->layout_bytes.len > 0;
+    return is_made && a->version == b.version && a->tensors == b.tensors && a->tensor_count == b.tensor_count &&
+           a->blobs == b.blobs && a->blob_count == b.blob_count;
+}
+
+void bwi_plan_renew(struct bwi_plan *p, const struct bwi_description *d) {
+    const struct bwi_xxh none = {0};
+    p->content.meta[0] = bwi_buf_span(&d->metadata);
+    for (uint64_t i = 0; i < p->content.extent_count; i++) p->content.extents[i] = p->places[i].stored = none;
+    p->cow = NULL;
+}
+
 int bwi_plan_make(const struct bwi_description *d, uint32_t rank, uint32_t extent_bytes, uint64_t pack_bytes,
                   struct bwi_plan *ret, struct bw_error *err) {
-    struct bwi_plan p = {0};
+    struct bwi_plan p = {.from = origin_of(d)};
     int rc = make_items(d, &p, err);
     if (rc == 0) rc = make_layout(rank, &p, err);
     if (rc == 0) rc = tie(&p, err);

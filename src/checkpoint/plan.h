@@ -32,9 +32,11 @@ struct bwi_blob_source {
 struct bwi_description {
     struct bwi_tensor_source *tensors;
     size_t tensor_count, tensor_cap;
-    size_t known_count; /* tensors of the last description: those from tensor_count on are still there to be taken */
     struct bwi_blob_source *blobs;
     size_t blob_count, blob_cap;
+    size_t known_tensors,
+        known_blobs;                  /* of the last description: those behind the counts are still there to be taken */
+    uint64_t version;                 /* another one whenever something changes that a plan rests on */
     struct bwi_map names, blob_names; /* keys borrowed from the names */
     struct bwi_buf metadata;          /* canonical JSON, empty = none */
     uint64_t bytes;                   /* of all that was described */
@@ -42,7 +44,7 @@ struct bwi_description {
 void bwi_description_init(struct bwi_description *d);
 void bwi_description_fini(struct bwi_description *d);
 /* Empties it, but keeps what it knows: the same tensors in the same order are described again without any allocation,
- * and without being checked again. */
+ * and without being checked again; and so are blobs of the same names, wherever their bytes lie now. */
 void bwi_description_reset(struct bwi_description *d);
 /* Checks everything that save.h promises to check; changes nothing on failure. */
 int bwi_description_tensor(struct bwi_description *d, const struct bw_tensor *t, struct bw_error *err);
@@ -82,7 +84,15 @@ struct bwi_item_source {
     const struct bwi_blob_source *blob;
 };
 struct bwi_cow;
+/* What a plan was made from. */
+struct bwi_plan_origin {
+    const struct bwi_tensor_source *tensors;
+    const struct bwi_blob_source *blobs;
+    size_t tensor_count, blob_count;
+    uint64_t version;
+};
 struct bwi_plan {
+    struct bwi_plan_origin from;
     struct bwi_layout layout; /* borrows names from the description */
     struct bwi_buf layout_bytes;
     struct bwi_sha layout_sha;
@@ -104,6 +114,11 @@ struct bwi_plan {
 int bwi_plan_make(const struct bwi_description *d, uint32_t rank, uint32_t extent_bytes, uint64_t pack_bytes,
                   struct bwi_plan *ret, struct bw_error *err);
 void bwi_plan_fini(struct bwi_plan *p);
+/* Whether making it again would lead to the same plan, but for where the bytes of blobs lie and for the metadata: since
+ * it was made, its description has been reset and filled anew with what it had before. `mine` is as it was then. */
+bool bwi_plan_fits(const struct bwi_plan *p, const struct bwi_description *d);
+/* Makes such a plan what it was when it was new: nothing is captured yet. Allocates nothing. */
+void bwi_plan_renew(struct bwi_plan *p, const struct bwi_description *d);
 #define BWI_PLAN_PACK_BYTES (UINT64_C(64) << 30)
 
 /* Copying (checkpoint/capture.c). Any thread; touches nothing but its arguments. */

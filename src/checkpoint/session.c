@@ -52,6 +52,7 @@ void bwi_session_free(struct bwi_session *s) {
     bwi_teller_free(s->teller);
     bwi_index_cache_fini(&s->index_cache);
     bwi_head_fini(&s->head);
+    bwi_plan_fini(&s->known_plan);
     bwi_description_fini(&s->known);
     bwi_free(s);
 }

@@ -150,6 +150,7 @@ struct bwi_session {
     /* saves */
     struct bwi_save *saves;
     struct bwi_description known; /* of a save that has ended: the next one is likely to be like it */
+    struct bwi_plan known_plan;   /* made from it, or not at all */
     uint64_t highest_step;        /* begun */
     bool highest_set;
     bool local_refused;    /* the local tier was full for a save that had found room there */

@@ -6,8 +6,30 @@
 #include "base/text.h"
 #include "checkpoint/session_private.h"
 
+void bwi_save_recall(struct bwi_save *v) {
+    struct bwi_session *s = v->session;
+    v->description = s->known;
+    v->plan = s->known_plan;
+    bwi_description_init(&s->known);
+    s->known_plan = (struct bwi_plan){0};
+}
+
+void bwi_save_remember(struct bwi_save *v) {
+    struct bwi_session *s = v->session;
+    bwi_plan_fini(&s->known_plan);
+    bwi_description_fini(&s->known);
+    s->known_plan = v->plan;
+    s->known = v->description;
+    bwi_description_reset(&s->known);
+}
+
 int bwi_save_plan(struct bwi_save *v, struct bw_error *err) {
     const struct bwi_session_config *c = &v->session->cfg;
+    if (bwi_plan_fits(&v->plan, &v->description)) {
+        bwi_plan_renew(&v->plan, &v->description);
+        return 0;
+    }
+    bwi_plan_fini(&v->plan);
     return bwi_plan_make(&v->description, c->rank, c->extent_bytes, c->pack_bytes, &v->plan, err);
 }
 

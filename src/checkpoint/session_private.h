@@ -30,6 +30,9 @@ bool bwi_lookout_running(const struct bwi_session *s);
 bool bwi_lookout_owes(const struct bwi_session *s); /* the look that a close begins with */
 
 /* checkpoint/session_capture.c */
+/* What the next save is likely to describe and to plan again is what the last one did. One save has it at a time. */
+void bwi_save_recall(struct bwi_save *v);
+void bwi_save_remember(struct bwi_save *v);                  /* takes both from a save that has ended */
 int bwi_save_plan(struct bwi_save *v, struct bw_error *err); /* any thread; then, on the loop's: */
 void bwi_save_planned(struct bwi_save *v);
 /* Write-protects and plans, step by step; true when both have ended, plan_error says how. */

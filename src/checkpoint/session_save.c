@@ -654,8 +654,7 @@ int bwi_session_begin(struct bwi_session *s, uint64_t step, struct bwi_save **re
     v->id = begin_try(s, step);
     v->state = BWI_SAVE_BEGUN;
     v->begun_ns = v->start_ns = now(v);
-    v->description = s->known;
-    bwi_description_init(&s->known);
+    bwi_save_recall(v);
     struct bwi_save **at = &s->saves;
     while (*at) at = &(*at)->next;
     *at = v;
@@ -672,7 +671,8 @@ int bwi_session_start(struct bwi_save *v, struct bw_error *err) {
     v->started = true;
     v->start_ns = now(v);
     if (v->outcome_set || v->error.status) e = v->error;
-    if (e.status == 0) bwi_description_own(&v->description, &e);
+    const bool same = bwi_plan_fits(&v->plan, &v->description);
+    if (e.status == 0 && !same) bwi_description_own(&v->description, &e);
     if (e.status == 0 && !s->cfg.cow && bwi_save_plan(v, &e) == 0) bwi_save_planned(v);
     if (e.status < 0) {
         bwi_error_stage(&e, BW_STAGE_PLAN);
@@ -701,10 +701,7 @@ void bwi_session_cancel(struct bwi_save *v) {
 
 static void save_free(struct bwi_save *v) {
     bwi_pack_write_fini(&v->write);
-    if (v->planned) bwi_plan_fini(&v->plan);
-    bwi_description_fini(&v->session->known);
-    v->session->known = v->description;
-    bwi_description_reset(&v->session->known);
+    bwi_save_remember(v);
     bwi_buf_fini(&v->placement);
     bwi_buf_fini(&v->content);
     bwi_call_fini(&v->clean);

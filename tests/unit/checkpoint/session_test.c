@@ -28,6 +28,70 @@ static void several_ranks_commit_together_and_resume_alike(void **unused) {
     cluster_fini(&c);
 }
 
+/* In either order of describing and ending; where memory is to be protected a worker plans. */
+static void a_state_that_stays_is_planned_once_and_only_one_save_has_that_plan(void **unused) {
+    (void)unused;
+    for (unsigned cow = 0; cow < 2; cow++) {
+        struct cluster c;
+        struct bwi_save *first, *second;
+        cluster_init(&c, 30 + cow);
+        open_all(&c, 0, &(struct launch){.launch = "a", .world = 1});
+        struct bwi_session *s = c.ranks[0].session;
+        s->cfg.cow = cow == 1;
+        commit_all(&c, 0, 1, 1);
+        const struct bwi_item_source *items = s->known_plan.items;
+        assert_non_null(items);
+        save_all(&c, 0, 1, 2, &first);
+        assert_ptr_equal(first->plan.items, items);
+        assert_null(s->known_plan.items);
+        save_all(&c, 0, 1, 3, &second);
+        assert_ptr_not_equal(second->plan.items, items);
+        wait_level(&c, first, BW_COMMITTED);
+        assert_true(cluster_run(&c, ended, first, 600000));
+        bwi_session_release(first);
+        assert_ptr_equal(s->known_plan.items, items);
+        wait_level(&c, second, BW_COMMITTED);
+        assert_true(cluster_run(&c, ended, second, 600000));
+        bwi_session_release(second); /* what it had is kept instead */
+        commit_all(&c, 0, 1, 4);
+        cluster_end(&c, 0);
+        open_all(&c, 1, &(struct launch){.launch = "b", .world = 1});
+        check_resumed(&c, 1, 4);
+        cluster_fini(&c);
+    }
+}
+
+static void a_save_that_is_dropped_or_fails_leaves_a_plan_that_fits_or_none(void **unused) {
+    (void)unused;
+    struct cluster c;
+    struct bwi_save *v;
+    struct bw_error err = BW_ERROR_INIT;
+    cluster_init(&c, 32);
+    open_all(&c, 0, &(struct launch){.launch = "a", .world = 1});
+    struct bwi_session *s = c.ranks[0].session;
+    commit_all(&c, 0, 1, 1);
+    const struct bwi_item_source *items = s->known_plan.items;
+    assert_ok(bwi_session_begin(s, 2, &v, &err), &err); /* dropped before anything is described */
+    bwi_session_release(v);
+    (void)cluster_run(&c, never, NULL, 1000);
+    assert_null(s->saves);
+    save_all(&c, 0, 1, 3, &v);
+    assert_ptr_equal(v->plan.items, items);
+    bwi_session_cancel(v);
+    assert_true(cluster_run(&c, ended, v, 600000));
+    bwi_session_release(v);
+    assert_ok(bwi_session_begin(s, 4, &v, &err), &err); /* something else is described, and dropped */
+    assert_ok(bwi_description_blob(&v->description, "other", "x", 1, &err), &err);
+    bwi_session_release(v);
+    (void)cluster_run(&c, never, NULL, 1000);
+    assert_null(s->saves);
+    commit_all(&c, 0, 1, 5);
+    cluster_end(&c, 0);
+    open_all(&c, 1, &(struct launch){.launch = "b", .world = 1});
+    check_resumed(&c, 1, 5);
+    cluster_fini(&c);
+}
+
 static void a_single_tier_goes_straight_to_remote(void **unused) {
     (void)unused;
     struct cluster c;
@@ -528,6 +592,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_rank_saves_and_a_restart_resumes_from_it),
         cmocka_unit_test(several_ranks_commit_together_and_resume_alike),
+        cmocka_unit_test(a_state_that_stays_is_planned_once_and_only_one_save_has_that_plan),
+        cmocka_unit_test(a_save_that_is_dropped_or_fails_leaves_a_plan_that_fits_or_none),
         cmocka_unit_test(a_single_tier_goes_straight_to_remote),
         cmocka_unit_test(a_rank_that_fails_aborts_the_save_of_all_and_the_next_one_works),
         cmocka_unit_test(after_a_crash_the_newest_that_all_nodes_hold_is_resumed_and_committed),
