@@ -113,10 +113,10 @@ static void granted(struct bwi_arena_wait *w) {
 static bool take_area(struct bwi_cow *c, uint64_t copied, uint64_t hull_bytes) {
     const uint64_t most = bwi_arena_budget(c->ctx->arena) / AREA_SHARE;
     const uint64_t least = copied + BWI_SNAPSHOT_AREA_MIN;
-    const uint64_t left = bwi_arena_largest_free(c->ctx->arena);
+    const uint64_t wish = bwi_min_u64(most, copied + hull_bytes + hull_bytes / 8 + BWI_SNAPSHOT_AREA_MIN);
+    const uint64_t left = bwi_arena_largest_free(c->ctx->arena, wish + BWI_HOLD_LEAVES_BYTES);
     if (left < least + BWI_HOLD_LEAVES_BYTES) return false; /* others need a window to make room with */
-    const uint64_t cap = bwi_min_u64(most, left - BWI_HOLD_LEAVES_BYTES);
-    uint64_t want = bwi_min_u64(cap, copied + hull_bytes + hull_bytes / 8 + BWI_SNAPSHOT_AREA_MIN);
+    uint64_t want = bwi_min_u64(wish, left - BWI_HOLD_LEAVES_BYTES);
     for (; want >= least; want = copied + (want - copied) / 2) {
         c->area = (struct bwi_arena_wait){.bytes = (size_t)bwi_round_up(want, BWI_ARENA_ALIGN), .granted = granted};
         bwi_arena_acquire(c->ctx->arena, &c->area);

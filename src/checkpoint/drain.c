@@ -218,8 +218,13 @@ static enum bwi_step next_pack(struct bwi_drain *d) {
         bwi_call_submit(&d->call, &d->task, authority(d));
         return wait_in(d, DRAIN_FOREIGN_PACK);
     }
-    d->copy = (struct bwi_pack_copy){
-        .ctx = d->ctx, .from = local(d), .to = authority(d), .placement = p, .pack = d->pack, .pace = d->pace};
+    d->copy = (struct bwi_pack_copy){.ctx = d->ctx,
+                                     .from = local(d),
+                                     .to = authority(d),
+                                     .placement = p,
+                                     .pack = d->pack,
+                                     .pace = d->pace,
+                                     .resident = d->resident};
     if (bwi_pack_copy_start(&d->copy, &d->task, &d->task.error) < 0) return go(d, DRAIN_UNLOCK);
     return wait_in(d, DRAIN_COPY);
 }
@@ -246,6 +251,7 @@ static enum bwi_step copied(struct bwi_drain *d) {
     d->skipped = d->skipped || d->copy.skipped;
     d->objects += !d->copy.skipped;
     d->bytes += d->copy.bytes;
+    d->memory_bytes += d->copy.memory_bytes;
     d->pack++;
     return go(d, DRAIN_PACK);
 }
@@ -329,7 +335,7 @@ void bwi_drain_start(struct bwi_drain *d, struct bwi_loop *loop, struct bwi_task
     d->task.name = "drain";
     d->state = DRAIN_ASK_LOCAL;
     d->was_complete = d->far_there = d->skipped = d->local_gone = false;
-    d->objects = d->bytes = 0;
+    d->objects = d->bytes = d->memory_bytes = 0;
     d->pack = 0;
     d->wake_ns = 0;
     d->held = NULL;

@@ -15,11 +15,14 @@ struct bwi_drain {
     struct bwi_id id;
     uint32_t group;
     bool fan_out;
-    bool layout_known;     /* this group's layout of this attempt is known to be in the authority: not sent again */
+    bool layout_known; /* this group's layout of this attempt is known to be in the authority: not sent again */
+    struct bwi_resident
+        *resident;         /* what of its packs is in memory still; NULL: nothing. Stays valid until the task ends */
     struct bwi_pace *pace; /* shared by the drains of a handle; NULL: none */
     /* out */
     bool was_complete;       /* it was in the authority already */
     uint64_t objects, bytes; /* created and copied */
+    uint64_t memory_bytes;   /* of them, those that came from memory */
     /* inside */
     int state;
     bool local_gone;         /* no summary on the local tier: only the authority can have it */

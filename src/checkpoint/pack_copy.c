@@ -2,7 +2,8 @@
 /* Copying a pack from one tier to another, or only verifying it. The file goes through a window of up to four
  * buffers, block by block: read, hashed on a worker, written. Blocks are read and written side by side, but hashed
  * strictly in order, because an extent may begin in one block and end in another. The window is one buffer of the
- * arena, so that a copy never holds a part of it while it waits for the rest. */
+ * arena, so that a copy never holds a part of it while it waits for the rest. Chunks that are still in memory are
+ * blocks of their own, which need neither a buffer nor a read nor a hash. */
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/vec.h"
@@ -13,8 +14,10 @@
 #include <string.h>
 
 #define BLOCK_BYTES (UINT64_C(4) << 20)
-#define BLOCKS_MAX  4u
-#define BLOCKS_MIN  2u /* one is read while another one is written */
+#define BLOCKS      16u /* under way: enough to keep a device busy */
+#define BUFFERS_MAX 4u
+#define BUFFERS_MIN 2u /* one is read while another one is written */
+#define NO_CHUNK    SIZE_MAX
 
 enum block_state {
     BLOCK_FREE,
@@ -30,6 +33,8 @@ struct block {
     enum block_state state;
     uint64_t offset;
     size_t bytes;
+    const uint8_t *data;
+    size_t chunk;    /* that is kept in memory; NO_CHUNK: the data is in the window */
     uint64_t due_ns; /* PACED */
     struct bwi_call call;
 };
@@ -59,12 +64,14 @@ struct bwi_pack_copier {
     bool opened; /* the first read has ended: from here on reads share the handle */
     bool lost;   /* the source is gone or too short */
     struct bwi_arena_wait window;
-    size_t block_bytes;
-    uint64_t block_count;                /* in the window */
-    struct block blocks[BLOCKS_MAX];     /* block n of the file is in n % block_count */
-    uint64_t total;                      /* blocks of the file */
+    size_t block_bytes;            /* of a buffer in the window */
+    size_t buffer_count;           /* in the window */
+    uint8_t *buffers[BUFFERS_MAX]; /* that are free: the first so many */
+    size_t buffers_free;
+    struct block blocks[BLOCKS];         /* block n of the file is in n % BLOCKS */
+    uint64_t read_bytes, written_bytes;  /* of the file: up to where it is cut into blocks; how much is written */
     uint64_t to_read, to_hash, to_write; /* the next block of each kind */
-    uint64_t written;                    /* blocks, in any order */
+    uint64_t reads;                      /* begun */
     bool hashing;                        /* on a worker, which has `digest` until then */
     struct bwi_io_req hash;
     struct bwi_pack_digest digest;
@@ -169,46 +176,80 @@ static void window_granted(struct bwi_arena_wait *w) {
 
 static enum bwi_step copy_acquire(struct bwi_pack_copy *c) {
     struct bwi_pack_copier *k = c->c;
-    k->window = (struct bwi_arena_wait){.bytes = k->block_bytes * k->block_count, .granted = window_granted, .user = c};
+    k->window =
+        (struct bwi_arena_wait){.bytes = k->block_bytes * k->buffer_count, .granted = window_granted, .user = c};
     bwi_arena_acquire(c->ctx->arena, &k->window);
     return go(c, COPY_ACQUIRED);
 }
 
 static enum bwi_step copy_acquired(struct bwi_pack_copy *c) {
     if (is_cancelled(c)) return go(c, COPY_SETTLE);
-    return c->c->window.ptr == NULL ? BWI_STEP_WAIT : go(c, COPY_STREAM);
+    struct bwi_pack_copier *k = c->c;
+    if (k->window.ptr == NULL) return BWI_STEP_WAIT;
+    for (; k->buffers_free < k->buffer_count; k->buffers_free++)
+        k->buffers[k->buffers_free] = k->window.ptr + k->buffers_free * k->block_bytes;
+    return go(c, COPY_STREAM);
 }
 
 /* ---- the stream of blocks ---- */
 
-static uint8_t *buffer_of(const struct bwi_pack_copier *k, const struct block *b) {
-    return k->window.ptr + (size_t)(b - k->blocks) * k->block_bytes;
+static struct block *block_at(struct bwi_pack_copier *k, uint64_t n) {
+    return &k->blocks[n % BLOCKS];
 }
 
-static struct block *block_at(struct bwi_pack_copier *k, uint64_t n) {
-    return &k->blocks[n % k->block_count];
+static struct block *next_block(struct bwi_pack_copier *k, size_t bytes, const uint8_t *data, size_t chunk) {
+    struct block *b = block_at(k, k->to_read++);
+    b->offset = k->read_bytes;
+    b->bytes = bytes;
+    b->data = data;
+    b->chunk = chunk;
+    k->read_bytes += bytes;
+    return b;
 }
 
 /* The first read goes alone: it opens the object for all others. */
-static bool begin_read(struct bwi_pack_copy *c) {
+static bool read_block(struct bwi_pack_copy *c, uint64_t end) {
     struct bwi_pack_copier *k = c->c;
-    struct block *b = block_at(k, k->to_read);
-    if (k->to_read == k->total || b->state != BLOCK_FREE || (k->to_read > 0 && !k->opened)) return false;
-    b->offset = k->to_read++ * k->block_bytes;
-    b->bytes = (size_t)bwi_min_u64(k->block_bytes, pack_of(c)->file_bytes - b->offset);
+    if (k->buffers_free == 0 || (k->reads > 0 && !k->opened)) return false;
+    uint8_t *buffer = k->buffers[--k->buffers_free];
+    const size_t bytes = (size_t)bwi_min_u64(k->block_bytes, end - k->read_bytes);
+    struct block *b = next_block(k, bytes, buffer, NO_CHUNK);
+    k->reads++;
     b->state = BLOCK_READ;
     bwi_call_prepare(&b->call, BWI_STORE_READ, k->key.s);
     b->call.op.offset = b->offset;
-    b->call.op.buf = buffer_of(k, b);
+    b->call.op.buf = buffer;
     b->call.op.bytes = b->bytes;
     b->call.op.handle = &k->handle;
     bwi_call_submit(&b->call, &c->task, c->from);
     return true;
 }
 
+static bool begin_block(struct bwi_pack_copy *c) {
+    struct bwi_pack_copier *k = c->c;
+    if (k->read_bytes == pack_of(c)->file_bytes || block_at(k, k->to_read)->state != BLOCK_FREE) return false;
+    const size_t chunk = bwi_resident_find(c->resident, c->pack, k->read_bytes);
+    if (chunk == SIZE_MAX) return read_block(c, pack_of(c)->file_bytes);
+    const struct bwi_chunk *kept = &c->resident->plan->chunks[chunk];
+    if (kept->pack_offset > k->read_bytes) return read_block(c, kept->pack_offset);
+    next_block(k, kept->bytes, bwi_resident_use(c->resident, chunk), chunk)->state = BLOCK_FULL;
+    c->memory_bytes += kept->bytes;
+    return true;
+}
+
+static void free_block(struct bwi_pack_copy *c, struct block *b) {
+    struct bwi_pack_copier *k = c->c;
+    if (b->state == BLOCK_FREE) return;
+    if (b->chunk == NO_CHUNK)
+        k->buffers[k->buffers_free++] = k->window.ptr + (size_t)(b->data - k->window.ptr);
+    else
+        bwi_resident_drop(c->resident, b->chunk);
+    b->state = BLOCK_FREE;
+}
+
 static void hash_block(struct bwi_pack_copier *k) {
     const struct block *b = block_at(k, k->to_hash);
-    bwi_pack_digest_update(&k->digest, buffer_of(k, b), b->bytes);
+    bwi_pack_digest_update(&k->digest, b->data, b->bytes);
 }
 
 static void hash_call(struct bwi_io_req *r) {
@@ -227,8 +268,12 @@ static void hash_done(struct bwi_io_req *r) {
 static bool begin_hash(struct bwi_pack_copy *c) {
     struct bwi_pack_copier *k = c->c;
     struct block *b = block_at(k, k->to_hash);
-    if (k->to_hash == k->total || b->state != BLOCK_FULL) return false;
+    if (k->to_hash == k->to_read || b->state != BLOCK_FULL) return false;
     b->state = BLOCK_HASH;
+    if (b->chunk != NO_CHUNK) {
+        bwi_pack_digest_skip(&k->digest, b->bytes);
+        return true;
+    }
     struct bwi_io *io = bwi_loop_io(c->task.loop);
     if (io == NULL) {
         hash_block(k);
@@ -247,10 +292,11 @@ static bool end_hash(struct bwi_pack_copy *c) {
     struct block *b = block_at(k, k->to_hash);
     if (b->state != BLOCK_HASH || k->hashing) return false;
     k->to_hash++;
-    b->state = c->verify_only ? BLOCK_FREE : BLOCK_HASHED;
+    b->state = BLOCK_HASHED;
     if (c->verify_only) {
         c->bytes += b->bytes;
         bwi_progress_add(c->ctx, b->bytes);
+        free_block(c, b);
     }
     return true;
 }
@@ -259,7 +305,7 @@ static bool begin_write(struct bwi_pack_copy *c) {
     struct bwi_pack_copier *k = c->c;
     struct block *b = block_at(k, k->to_write);
     const uint64_t now = bwi_loop_now_ns(c->task.loop);
-    if (k->to_write == k->total || (b->state != BLOCK_HASHED && b->state != BLOCK_PACED)) return false;
+    if (k->to_write == k->to_hash || (b->state != BLOCK_HASHED && b->state != BLOCK_PACED)) return false;
     if (b->state == BLOCK_HASHED) {
         b->due_ns = c->pace == NULL ? now : bwi_pace_take(c->pace, now, b->bytes);
         b->state = BLOCK_PACED;
@@ -273,7 +319,7 @@ static bool begin_write(struct bwi_pack_copy *c) {
     bwi_call_prepare(&b->call, BWI_STORE_WRITE, NULL);
     b->call.op.upload = k->upload;
     b->call.op.offset = b->offset;
-    b->call.op.buf = buffer_of(k, b);
+    b->call.op.buf = (void *)(uintptr_t)b->data;
     b->call.op.bytes = b->bytes;
     bwi_call_submit(&b->call, &c->task, c->to);
     return true;
@@ -292,9 +338,9 @@ static bool end_read(struct bwi_pack_copy *c, struct block *b) {
 
 static bool end_write(struct bwi_pack_copy *c, struct block *b) {
     if (b->call.busy) return false;
-    b->state = BLOCK_FREE;
+    free_block(c, b);
     if (bwi_error_copy(&c->task.error, &b->call.op.error) < 0) return false;
-    c->c->written++;
+    c->c->written_bytes += b->bytes;
     c->bytes += b->bytes;
     bwi_progress_add(c->ctx, b->bytes);
     return true;
@@ -302,7 +348,7 @@ static bool end_write(struct bwi_pack_copy *c, struct block *b) {
 
 static bool end_transfers(struct bwi_pack_copy *c) {
     bool moved = false;
-    for (uint64_t i = 0; i < c->c->block_count && c->task.error.status == 0; i++) {
+    for (size_t i = 0; i < BLOCKS && c->task.error.status == 0; i++) {
         struct block *b = &c->c->blocks[i];
         if (b->state == BLOCK_READ) moved |= end_read(c, b);
         if (b->state == BLOCK_WRITE) moved |= end_write(c, b);
@@ -312,14 +358,14 @@ static bool end_transfers(struct bwi_pack_copy *c) {
 
 static enum bwi_step copy_stream(struct bwi_pack_copy *c) {
     struct bwi_pack_copier *k = c->c;
-    const uint64_t done = c->verify_only ? k->to_hash : k->written;
+    const uint64_t done_bytes = c->verify_only ? c->bytes : k->written_bytes;
     if (is_cancelled(c)) return go(c, COPY_SETTLE);
-    if (done == k->total) return go(c, COPY_SETTLE);
+    if (done_bytes == pack_of(c)->file_bytes) return go(c, COPY_SETTLE);
     bool moved = end_transfers(c);
     if (c->task.error.status != 0) return go(c, COPY_SETTLE);
     moved |= end_hash(c);
     if (!c->verify_only && !k->hashing && k->digest.damages > 0) return go(c, COPY_SETTLE);
-    moved |= begin_read(c);
+    moved |= begin_block(c);
     moved |= begin_hash(c);
     moved |= begin_write(c);
     return moved ? BWI_STEP_AGAIN : BWI_STEP_WAIT;
@@ -342,6 +388,7 @@ static enum bwi_step copy_settle(struct bwi_pack_copy *c) {
     struct bwi_pack_copier *k = c->c;
     if (c->task.pending > 0) return BWI_STEP_WAIT;
     conclude(c);
+    for (size_t i = 0; i < BLOCKS; i++) free_block(c, &k->blocks[i]);
     bwi_arena_cancel(c->ctx->arena, &k->window);
     bwi_arena_release(c->ctx->arena, k->window.ptr, k->window.bytes);
     k->window.ptr = NULL;
@@ -407,22 +454,21 @@ static int set_key(struct bwi_pack_copy *c, struct bw_error *err) {
     return 0;
 }
 
-/* Blocks of 4 MiB, four of them; fewer and smaller ones for a small file or a small arena. */
+/* Buffers of 4 MiB, four of them; fewer and smaller ones for a small file or a small arena. */
 static int set_window(struct bwi_pack_copy *c, struct bw_error *err) {
     struct bwi_pack_copier *k = c->c;
     const uint64_t file = pack_of(c)->file_bytes;
     const uint64_t budget = bwi_arena_budget(c->ctx->arena);
-    const uint64_t half = bwi_round_up(bwi_max_u64(bwi_div_ceil(file, BLOCKS_MIN), 1), BWI_ARENA_ALIGN);
+    const uint64_t half = bwi_round_up(bwi_max_u64(bwi_div_ceil(file, BUFFERS_MIN), 1), BWI_ARENA_ALIGN);
     uint64_t bytes = bwi_min_u64(BLOCK_BYTES, half);
-    uint64_t count = bwi_max_u64(BLOCKS_MIN, bwi_min_u64(BLOCKS_MAX, bwi_div_ceil(file, bytes)));
-    while (count > BLOCKS_MIN && bytes * count > budget) count--;
+    uint64_t count = bwi_max_u64(BUFFERS_MIN, bwi_min_u64(BUFFERS_MAX, bwi_div_ceil(file, bytes)));
+    while (count > BUFFERS_MIN && bytes * count > budget) count--;
     bytes = bwi_min_u64(bytes, budget / count / BWI_ARENA_ALIGN * BWI_ARENA_ALIGN);
     if (bytes == 0) {
         return bwi_error_set(err, BW_E_LIMIT, "memory budget of %" PRIu64 " bytes: a pack cannot be copied", budget);
     }
     k->block_bytes = (size_t)bytes;
-    k->block_count = count;
-    k->total = bwi_div_ceil(file, bytes);
+    k->buffer_count = (size_t)count;
     return 0;
 }
 
@@ -444,7 +490,7 @@ static int prepare(struct bwi_pack_copy *c, struct bw_error *err) {
 
 int bwi_pack_copy_start(struct bwi_pack_copy *c, struct bwi_task *parent, struct bw_error *err) {
     c->skipped = false;
-    c->bytes = 0;
+    c->bytes = c->memory_bytes = 0;
     c->bad_count = 0;
     c->c = NULL;
     if (c->pack >= c->placement->pack_count) {

@@ -5,6 +5,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/vec.h"
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -169,6 +170,20 @@ void bwi_pack_digest_update(struct bwi_pack_digest *d, const uint8_t *p, size_t 
         d->pos += take;
         if (d->pos == d->region_end) end_region(d);
     }
+}
+
+static void skip_region(struct bwi_pack_digest *d) {
+    const struct bwi_place *place = d->at < d->count ? place_at(d, d->at) : NULL;
+    if (d->region == BWI_REGION_EXTENT)
+        while (d->at < d->count && same_place(place_at(d, d->at), place)) d->at++;
+    d->pos = d->region_end;
+    enter_region(d);
+}
+
+void bwi_pack_digest_skip(struct bwi_pack_digest *d, size_t n) {
+    const uint64_t end = d->pos + n;
+    while (d->pos < end && d->pos < d->pack->file_bytes) skip_region(d);
+    assert(d->pos == end);
 }
 
 void bwi_pack_digest_lost(struct bwi_pack_digest *d) {

@@ -31,6 +31,8 @@ int bwi_pack_digest_init(struct bwi_pack_digest *d, const struct bwi_placement *
 void bwi_pack_digest_fini(struct bwi_pack_digest *d);
 /* The next n bytes of the file; all of them together are pack->file_bytes. */
 void bwi_pack_digest_update(struct bwi_pack_digest *d, const uint8_t *p, size_t n);
+/* The next n bytes are known to be right: whole regions, from where one begins to where one ends. */
+void bwi_pack_digest_skip(struct bwi_pack_digest *d, size_t n);
 /* The pack cannot be read: all its extents are bad, whatever was found before. Says nothing in `first`. */
 void bwi_pack_digest_lost(struct bwi_pack_digest *d);
 

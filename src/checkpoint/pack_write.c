@@ -252,9 +252,13 @@ static void slot_granted(struct bwi_arena_wait *b) {
 }
 
 static void slot_release(struct slot *s) {
-    struct bwi_pack_writer *k = s->owner->w;
+    struct bwi_pack_write *w = s->owner;
+    struct bwi_pack_writer *k = w->w;
     if (s->state == SLOT_FREE) return;
-    bwi_arena_release(s->owner->ctx->arena, s->buffer.ptr, s->buffer.bytes);
+    const size_t number = (size_t)(s->chunk - w->plan->chunks);
+    const bool keeps = s->state == SLOT_WRITTEN && s->call.op.error.status == 0;
+    if (!keeps || !bwi_resident_put(w->resident, number, s->buffer.ptr, s->buffer.bytes))
+        bwi_arena_release(w->ctx->arena, s->buffer.ptr, s->buffer.bytes);
     s->buffer.ptr = NULL;
     s->state = SLOT_FREE;
     s->next = k->free;
@@ -263,7 +267,8 @@ static void slot_release(struct slot *s) {
 
 /* Whether one more chunk may be captured although no pack is begun. */
 static bool may_hold(const struct bwi_pack_write *w, uint32_t bytes) {
-    return bwi_arena_largest_free(w->ctx->arena) >= bytes + BWI_HOLD_LEAVES_BYTES;
+    const uint64_t needed = bytes + BWI_HOLD_LEAVES_BYTES;
+    return bwi_arena_largest_free(w->ctx->arena, needed) >= needed;
 }
 
 static bool slot_buffer(struct bwi_pack_writer *k, struct slot *s) {

@@ -107,6 +107,7 @@ struct bwi_save {
     struct bwi_room room;
     uint64_t room_seen; /* the session's room_changes when room was looked for last */
     struct bwi_pack_write write;
+    struct bwi_resident resident; /* from the first chunk to the end of the drain */
     struct bwi_publish publish;
     struct bwi_drain drain;
     struct bwi_mark_put mark;

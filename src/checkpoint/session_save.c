@@ -95,6 +95,7 @@ bool bwi_save_is_next(const struct bwi_save *v) {
 /* Capturing begins at once, so that the caller's memory is free as soon as possible; packs are begun when there is
  * room. */
 static int start_write(struct bwi_save *v, struct bw_error *err) {
+    if (two_tiers(v)) bwi_resident_begin(&v->resident, ctx_of(v)->arena, &v->plan);
     v->write = (struct bwi_pack_write){.ctx = ctx_of(v),
                                        .tier = first_tier(v),
                                        .plan = &v->plan,
@@ -102,6 +103,7 @@ static int start_write(struct bwi_save *v, struct bw_error *err) {
                                        .group = v->session->group,
                                        .fan_out = v->session->fan_out,
                                        .cow = v->cow.frozen ? &v->cow : NULL,
+                                       .resident = &v->resident,
                                        .hold = two_tiers(v)};
     return bwi_pack_write_start(&v->write, &v->task, err);
 }
@@ -326,6 +328,7 @@ static enum bwi_step queue(struct bwi_save *v) {
                                   .group = x->group,
                                   .fan_out = x->fan_out,
                                   .layout_known = known,
+                                  .resident = &v->resident,
                                   .pace = x->cfg.drain_bytes_per_s ? &v->session->pace : NULL};
     v->state = BWI_SAVE_DRAIN;
     v->room_seen = x->room_changes;
@@ -336,7 +339,9 @@ static enum bwi_step queue(struct bwi_save *v) {
 static enum bwi_step drained(struct bwi_save *v) {
     struct bw_error *e = &v->drain.task.error;
     if (v->drain.task.running) return BWI_STEP_WAIT;
+    v->stats.from_memory_bytes += v->drain.memory_bytes;
     if (e->status == 0) {
+        bwi_resident_end(&v->resident);
         v->tiers |= 1u << BWI_TIER_REMOTE;
         v->held_up[0] = '\0';
         v->stats.objects_remote += v->drain.objects;
@@ -393,6 +398,7 @@ static enum bwi_step stop(struct bwi_save *v) {
         v->captured = true;
     }
     if (running || v->is_planning) return BWI_STEP_WAIT;
+    bwi_resident_end(&v->resident);
     if (v->committed || v->left) return BWI_STEP_END;
     return go(v, BWI_SAVE_CLEAN);
 }

@@ -10,6 +10,7 @@
 #include "checkpoint/context.h"
 #include "checkpoint/cow.h"
 #include "checkpoint/plan.h"
+#include "checkpoint/resident.h"
 #include "io/pace.h"
 
 /* What stays free in one piece while the packs are held back. What is captured then stays in memory until there is
@@ -29,9 +30,10 @@ struct bwi_pack_write {
     struct bwi_id id;
     uint32_t group;
     bool fan_out;
-    struct bwi_cow *cow; /* the memory is write-protected; opened when it is captured. NULL: it is not */
-    bool hold;           /* no pack is begun while this is set: only the memory is captured, as far as the arena goes.
-                            Whoever clears it wakes the task */
+    struct bwi_cow *cow;           /* the memory is write-protected; opened when it is captured. NULL: it is not */
+    struct bwi_resident *resident; /* begun: takes what has been written; NULL: nothing is kept */
+    bool hold; /* no pack is begun while this is set: only the memory is captured, as far as the arena goes.
+                  Whoever clears it wakes the task */
     /* out */
     bool captured;             /* also true when the task ends with an error: nothing reads the memory any more */
     uint64_t captured_ns;      /* when (monotonic) */
@@ -51,7 +53,8 @@ void bwi_pack_write_fini(struct bwi_pack_write *w); /* not while running; idempo
 /* Copies one pack byte for byte under its own key from a tier to another one (drain, repair, archives). Verifies before
  * FINISH: the header's hash, the stored hash of every extent, and that every byte that belongs to no extent is zero.
  * Reads ahead a window of buffers, hashes in order. Paced where `pace` is given. A damaged source is BW_E_CORRUPT
- * naming pack and extent. If the target has the object already with the right size, nothing is copied and `skipped`
+ * naming pack and extent. What is kept in memory (a pack that was written a moment ago) is neither read nor hashed: its
+ * hashes are of that memory. If the target has the object already with the right size, nothing is copied and `skipped`
  * says so (a drain that was interrupted goes on where it was). */
 struct bwi_pack_copy {
     struct bwi_task task;
@@ -59,14 +62,16 @@ struct bwi_pack_copy {
     struct bwi_context *ctx;
     struct bwi_store *from, *to;
     const struct bwi_placement *placement;
-    uint32_t pack;         /* number in the placement */
-    struct bwi_pace *pace; /* NULL: none */
-    bool verify_only;      /* reads and verifies, writes nothing (verify) */
+    uint32_t pack;                 /* number in the placement */
+    struct bwi_pace *pace;         /* NULL: none */
+    struct bwi_resident *resident; /* chunks of this pack that are in memory; NULL: none */
+    bool verify_only;              /* reads and verifies, writes nothing (verify) */
     bool replace; /* the target's copy is damaged: put the right bytes over it (through REPLACE semantics: written as an
                      upload under a new temporary and moved over the name) */
     /* out */
     bool skipped;
-    uint64_t bytes; /* copied or verified */
+    uint64_t bytes;        /* copied or verified */
+    uint64_t memory_bytes; /* of them, those that were kept in memory */
     /* verify_only: every damaged extent, not only the first, is reported here (numbers in the placement), up to bad_cap
      */
     uint64_t *bad;

@@ -22,7 +22,9 @@ struct bwi_arena {
     uint64_t budget, used, peak; /* bytes, multiples of BWI_ARENA_ALIGN */
     struct range *free;          /* by address, never adjacent */
     struct bwi_arena_wait *head, *tail;
-    bool serving; /* granted() callbacks run below; they may release and cancel */
+    struct bwi_arena_lender *lenders; /* the last one first */
+    bool lending;                     /* lend() runs below */
+    bool serving;                     /* granted() callbacks run below; they may release and cancel */
 };
 
 struct touch {
@@ -80,7 +82,7 @@ int bwi_arena_open(uint64_t budget_bytes, unsigned touch_threads, struct bwi_are
 
 void bwi_arena_close(struct bwi_arena *a) {
     if (!a) return;
-    assert(a->used == 0 && !a->head);
+    assert(a->used == 0 && !a->head && !a->lenders);
     bwi_memory_unmap(&a->memory);
     bwi_free(a);
 }
@@ -129,6 +131,16 @@ static void serve(struct bwi_arena *a) {
     a->serving = false;
 }
 
+/* One buffer comes back; it may be that of a waiter by now. */
+static bool borrow(struct bwi_arena *a) {
+    if (a->lending) return false;
+    a->lending = true;
+    bool lent = false;
+    for (struct bwi_arena_lender *l = a->lenders; l && !lent; l = l->next) lent = l->lend(l);
+    a->lending = false;
+    return lent;
+}
+
 void bwi_arena_acquire(struct bwi_arena *a, struct bwi_arena_wait *w) {
     assert(w->bytes <= a->budget && !w->queued);
     w->next = NULL;
@@ -143,6 +155,7 @@ void bwi_arena_acquire(struct bwi_arena *a, struct bwi_arena_wait *w) {
     else
         a->head = w;
     a->tail = w;
+    while (w->queued && borrow(a)) continue;
 }
 
 void bwi_arena_cancel(struct bwi_arena *a, struct bwi_arena_wait *w) {
@@ -179,6 +192,34 @@ void bwi_arena_release(struct bwi_arena *a, uint8_t *ptr, size_t bytes) {
     serve(a);
 }
 
+void bwi_arena_add_lender(struct bwi_arena *a, struct bwi_arena_lender *l) {
+    l->next = a->lenders;
+    a->lenders = l;
+}
+
+void bwi_arena_remove_lender(struct bwi_arena *a, struct bwi_arena_lender *l) {
+    struct bwi_arena_lender **link = &a->lenders;
+    while (*link && *link != l) link = &(*link)->next;
+    if (*link) *link = l->next;
+    l->next = NULL;
+}
+
+bool bwi_arena_is_wanted(const struct bwi_arena *a) {
+    return a->head != NULL;
+}
+
+static uint64_t largest_range(const struct bwi_arena *a) {
+    uint64_t most = 0;
+    for (const struct range *r = a->free; r; r = r->next) most = bwi_max_u64(most, r->bytes);
+    return most;
+}
+
+uint64_t bwi_arena_largest_free(struct bwi_arena *a, uint64_t wanted) {
+    uint64_t most = largest_range(a);
+    while (most < wanted && borrow(a)) most = largest_range(a);
+    return most;
+}
+
 void bwi_arena_register(const struct bwi_arena *a, struct bwi_io *io) {
     bwi_io_register(io, a->memory.ptr, a->memory.bytes);
 }
@@ -188,11 +229,6 @@ uint64_t bwi_arena_budget(const struct bwi_arena *a) {
 }
 uint64_t bwi_arena_used(const struct bwi_arena *a) {
     return a->used;
-}
-uint64_t bwi_arena_largest_free(const struct bwi_arena *a) {
-    uint64_t most = 0;
-    for (const struct range *r = a->free; r; r = r->next) most = bwi_max_u64(most, r->bytes);
-    return most;
 }
 uint64_t bwi_arena_peak(const struct bwi_arena *a) {
     return a->peak;

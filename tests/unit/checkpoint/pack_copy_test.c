@@ -101,6 +101,119 @@ static void packs_arrive_byte_for_byte_whatever_the_order(void **state) {
     assert_int_equal(bwi_alloc_live(), live);
 }
 
+/* ---- what is still in memory ---- */
+
+/* Writes a state and keeps all of it; then somebody needs a part of the memory. */
+static void source_keep(struct source *x, struct bwi_resident *r, uint64_t seed, uint64_t budget) {
+    struct bw_error err = BW_ERROR_INIT;
+    world_open(&x->w, seed, budget);
+    state_mixed(&x->s, seed, EXTENT, 48 * KIB);
+    bwi_resident_begin(r, x->w.arena, &x->s.plan);
+    x->pw =
+        (struct bwi_pack_write){.ctx = &x->w.ctx, .tier = BWI_TIER_LOCAL, .plan = &x->s.plan, .id = ID, .resident = r};
+    assert_ok(bwi_pack_write_start(&x->pw, NULL, &err), &err);
+    world_run(&x->w);
+    assert_ok(x->pw.task.error.status, &x->pw.task.error);
+    placed_make(&x->placed, &x->w, &x->s, 0, x->pw.headers);
+}
+
+/* Spoils on the local tier what is in memory, so that whoever reads it there finds damage. Returns its bytes. */
+static uint64_t spoil_resident(struct source *x, const struct bwi_resident *r, uint32_t pack) {
+    const struct bwi_pack_plan *p = &x->s.plan.packs[pack];
+    uint64_t bytes = 0;
+    for (size_t i = p->first_chunk; i < p->first_chunk + p->chunks; i++) {
+        if (r->buffers[i].ptr == NULL) continue;
+        flip(x, pack, x->s.plan.chunks[i].pack_offset);
+        bytes += x->s.plan.chunks[i].bytes;
+    }
+    return bytes;
+}
+
+static void what_is_still_in_memory_is_not_read_back(void **state) {
+    (void)state;
+    uint64_t whole = 0, parts = 0;
+    for (uint64_t seed = 1; seed < 30; seed++) {
+        struct source x;
+        struct bwi_resident r;
+        source_keep(&x, &r, test_seed(seed), MIB);
+        const uint64_t used = bwi_arena_used(x.w.arena);
+        assert_true(used > 0);
+        /* Without gaps, with one at the end, and almost nothing: the window takes a part as well. */
+        if (seed % 3 > 0) (void)bwi_arena_largest_free(x.w.arena, MIB - used / (seed % 3 == 1 ? 2 : 8));
+        const uint64_t read_before = x.w.ctx.tier[BWI_TIER_LOCAL]->bytes_out;
+        uint64_t file_bytes = 0, memory_bytes = 0;
+        for (uint32_t i = 0; i < x.placed.p.pack_count; i++) {
+            const uint64_t resident = spoil_resident(&x, &r, i);
+            struct bwi_pack_copy c = copy_of(&x, i);
+            struct bw_error err = BW_ERROR_INIT;
+            c.resident = &r;
+            assert_ok(bwi_pack_copy_start(&c, NULL, &err), &err);
+            world_run(&x.w);
+            assert_ok(c.task.error.status, &c.task.error);
+            assert_int_equal(c.bytes, x.placed.p.packs[i].file_bytes);
+            assert_int_equal(c.memory_bytes, resident);
+            file_bytes += c.bytes;
+            memory_bytes += c.memory_bytes;
+            bwi_pack_copy_fini(&c);
+        }
+        assert_int_equal(x.w.ctx.tier[BWI_TIER_LOCAL]->bytes_out - read_before, file_bytes - memory_bytes);
+        state_check(&x.w, &x.s, BWI_TIER_REMOTE, 0, x.pw.headers);
+        assert_int_equal(bwi_arena_used(x.w.arena), 0); /* what has been sent is given back */
+        whole += seed % 3 == 0 && memory_bytes > 0;
+        parts += seed % 3 > 0 && memory_bytes > 0;
+        bwi_resident_end(&r);
+        bwi_resident_end(&r);
+        source_close(&x);
+    }
+    assert_int_equal(whole, 9);
+    assert_in_range(parts, 5, 20);
+}
+
+/* Whoever waits for a buffer gets it, not the drain to come. */
+static void a_state_above_the_budget_is_written_all_the_same(void **state) {
+    (void)state;
+    for (uint64_t seed = 1; seed < 10; seed++) {
+        struct source x;
+        struct bwi_resident r;
+        source_keep(&x, &r, test_seed(seed), ARENA);
+        assert_true(x.s.plan.stored_bytes > 2 * ARENA);
+        for (uint32_t i = 0; i < x.placed.p.pack_count; i++) {
+            struct bwi_pack_copy c = copy_of(&x, i);
+            struct bw_error err = BW_ERROR_INIT;
+            c.resident = &r;
+            assert_ok(bwi_pack_copy_start(&c, NULL, &err), &err);
+            world_run(&x.w);
+            assert_ok(c.task.error.status, &c.task.error);
+            bwi_pack_copy_fini(&c);
+        }
+        state_check(&x.w, &x.s, BWI_TIER_REMOTE, 0, x.pw.headers);
+        bwi_resident_end(&r);
+        source_close(&x);
+    }
+}
+
+/* A copy that fails in the middle has given back what it was sending; the next one reads that. */
+static void a_copy_that_fails_lets_go_of_what_is_in_memory(void **state) {
+    (void)state;
+    struct source x;
+    struct bwi_resident r;
+    struct bw_error err = BW_ERROR_INIT;
+    source_keep(&x, &r, test_seed(3), MIB);
+    bwi_bucket_fail_next(x.w.bucket[BWI_TIER_REMOTE], BWI_STORE_WRITE, NULL, BW_E_IO, false);
+    for (int again = 0; again < 2; again++) {
+        struct bwi_pack_copy c = copy_of(&x, 0);
+        c.resident = &r;
+        assert_ok(bwi_pack_copy_start(&c, NULL, &err), &err);
+        world_run(&x.w);
+        assert_int_equal(c.task.error.status, again ? 0 : BW_E_IO);
+        if (again) assert_in_range(c.memory_bytes, 0, c.bytes - 1);
+        bwi_pack_copy_fini(&c);
+    }
+    bwi_resident_end(&r);
+    assert_int_equal(bwi_arena_used(x.w.arena), 0);
+    source_close(&x);
+}
+
 static void several_copies_share_an_arena(void **state) {
     (void)state;
     for (uint64_t seed = 1; seed < 6; seed++) {
@@ -614,6 +727,9 @@ static void a_paced_copy_is_cancelled_in_its_sleep(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(packs_arrive_byte_for_byte_whatever_the_order),
+        cmocka_unit_test(what_is_still_in_memory_is_not_read_back),
+        cmocka_unit_test(a_state_above_the_budget_is_written_all_the_same),
+        cmocka_unit_test(a_copy_that_fails_lets_go_of_what_is_in_memory),
         cmocka_unit_test(several_copies_share_an_arena),
         cmocka_unit_test(packs_are_copied_between_directories),
         cmocka_unit_test(a_large_pack_goes_through_a_window_of_sixteen_mib),

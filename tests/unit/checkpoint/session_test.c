@@ -483,6 +483,22 @@ static void a_failed_step_that_all_are_past_does_not_fill_the_log(void **unused)
     cluster_fini(&c);
 }
 
+static void what_has_just_been_written_is_drained_from_memory(void **unused) {
+    (void)unused;
+    struct cluster c;
+    struct bwi_save *v;
+    cluster_init(&c, 24);
+    open_all(&c, 0, &(struct launch){.launch = "a", .world = 1});
+    save_all(&c, 0, 1, 1, &v);
+    wait_level(&c, v, BW_COMMITTED);
+    uint64_t chunks = 0;
+    for (size_t i = 0; i < v->plan.chunk_count; i++) chunks += v->plan.chunks[i].bytes;
+    assert_true(chunks > 0);
+    assert_int_equal(v->stats.from_memory_bytes, chunks);
+    assert_int_equal(bwi_arena_used(c.ranks[0].ctx.arena), 0);
+    cluster_fini(&c);
+}
+
 /* A quota of the user, inodes, others who write at the same moment: the disk shows more than it gives. */
 static void a_local_tier_that_has_refused_a_write_is_evicted_from_then_on(void **unused) {
     (void)unused;
@@ -611,6 +627,7 @@ int main(void) {
         cmocka_unit_test(retention_retires_and_the_sweep_gives_the_bytes_back),
         cmocka_unit_test(the_local_tier_keeps_to_its_quota),
         cmocka_unit_test(a_failed_step_that_all_are_past_does_not_fill_the_log),
+        cmocka_unit_test(what_has_just_been_written_is_drained_from_memory),
         cmocka_unit_test(a_local_tier_that_has_refused_a_write_is_evicted_from_then_on),
         cmocka_unit_test(a_drain_that_fails_on_and_on_is_told_less_and_less),
         cmocka_unit_test(many_failed_steps_cost_no_more_than_few),

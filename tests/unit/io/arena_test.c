@@ -55,21 +55,86 @@ static void a_buffer_is_granted_at_once_aligned_and_counted(void **state) {
     bwi_arena_close(a);
 }
 
+/* ---- lending ---- */
+
+struct loan {
+    struct bwi_arena_lender lender;
+    struct bwi_arena *arena;
+    struct ask kept[4]; /* the last one is given back first */
+    size_t left;
+};
+
+static bool lend_one(struct bwi_arena_lender *l) {
+    struct loan *x = (struct loan *)(void *)l;
+    if (x->left == 0) return false;
+    struct ask *k = &x->kept[--x->left];
+    bwi_arena_release(x->arena, k->w.ptr, k->w.bytes);
+    return true;
+}
+
+static void keep(struct bwi_arena *a, struct loan *x, size_t n) {
+    *x = (struct loan){.lender.lend = lend_one, .arena = a};
+    for (; x->left < n; x->left++) ask(a, &x->kept[x->left], PAGE);
+    bwi_arena_add_lender(a, &x->lender);
+}
+
+static void what_is_lent_comes_back_when_it_is_needed_and_no_more_of_it(void **state) {
+    (void)state;
+    struct bwi_arena *a = open_arena(6 * PAGE);
+    struct loan early, late;
+    struct ask x, y, z;
+    keep(a, &early, 3);
+    keep(a, &late, 2);
+    ask(a, &x, PAGE); /* there is one */
+    assert_int_equal(early.left + late.left, 5);
+    ask(a, &y, 2 * PAGE);
+    assert_int_equal(y.granted, 1);
+    assert_int_equal(late.left, 0);
+    assert_int_equal(early.left, 3);
+    assert_false(bwi_arena_is_wanted(a));
+    ask(a, &z, 4 * PAGE); /* more than there is to lend: it waits for the others */
+    assert_int_equal(z.granted, 0);
+    assert_int_equal(early.left, 0);
+    assert_true(bwi_arena_is_wanted(a));
+    bwi_arena_release(a, x.w.ptr, PAGE);
+    bwi_arena_release(a, y.w.ptr, 2 * PAGE);
+    assert_int_equal(z.granted, 1);
+    bwi_arena_release(a, z.w.ptr, 4 * PAGE);
+    bwi_arena_remove_lender(a, &early.lender);
+    bwi_arena_remove_lender(a, &late.lender);
+    bwi_arena_close(a);
+}
+
+static void lenders_are_asked_until_there_is_a_piece_as_large_as_wanted(void **state) {
+    (void)state;
+    struct bwi_arena *a = open_arena(4 * PAGE);
+    struct loan x;
+    keep(a, &x, 4);
+    assert_int_equal(bwi_arena_largest_free(a, 0), 0);
+    assert_int_equal(bwi_arena_largest_free(a, 2 * PAGE), 2 * PAGE);
+    assert_int_equal(x.left, 2);
+    assert_int_equal(bwi_arena_largest_free(a, 2 * PAGE), 2 * PAGE);
+    assert_int_equal(x.left, 2);
+    assert_int_equal(bwi_arena_largest_free(a, UINT64_MAX), 4 * PAGE);
+    bwi_arena_remove_lender(a, &x.lender);
+    bwi_arena_close(a);
+}
+
 static void the_largest_free_piece_is_known(void **state) {
     (void)state;
     struct bwi_arena *a = open_arena(4 * PAGE);
     struct ask x, y, z;
-    assert_int_equal(bwi_arena_largest_free(a), 4 * PAGE);
+    assert_int_equal(bwi_arena_largest_free(a, 0), 4 * PAGE);
     ask(a, &x, PAGE);
     ask(a, &y, 2 * PAGE);
-    assert_int_equal(bwi_arena_largest_free(a), PAGE);
+    assert_int_equal(bwi_arena_largest_free(a, 0), PAGE);
     ask(a, &z, PAGE);
-    assert_int_equal(bwi_arena_largest_free(a), 0);
+    assert_int_equal(bwi_arena_largest_free(a, 0), 0);
     bwi_arena_release(a, y.w.ptr, 2 * PAGE);
-    assert_int_equal(bwi_arena_largest_free(a), 2 * PAGE);
+    assert_int_equal(bwi_arena_largest_free(a, 0), 2 * PAGE);
     bwi_arena_release(a, x.w.ptr, PAGE);
     bwi_arena_release(a, z.w.ptr, PAGE);
-    assert_int_equal(bwi_arena_largest_free(a), 4 * PAGE);
+    assert_int_equal(bwi_arena_largest_free(a, 0), 4 * PAGE);
     bwi_arena_close(a);
 }
 
@@ -293,6 +358,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_buffer_is_granted_at_once_aligned_and_counted),
         cmocka_unit_test(the_largest_free_piece_is_known),
+        cmocka_unit_test(what_is_lent_comes_back_when_it_is_needed_and_no_more_of_it),
+        cmocka_unit_test(lenders_are_asked_until_there_is_a_piece_as_large_as_wanted),
         cmocka_unit_test(no_bytes_still_get_an_address),
         cmocka_unit_test(a_small_request_does_not_overtake_a_large_one),
         cmocka_unit_test(withdrawing_the_first_waiter_lets_the_next_ones_in),
