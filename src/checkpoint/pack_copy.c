@@ -221,6 +221,8 @@ static bool read_block(struct bwi_pack_copy *c, uint64_t end) {
     b->call.op.buf = buffer;
     b->call.op.bytes = b->bytes;
     b->call.op.handle = &k->handle;
+    b->call.op.bulk = true; /* what a trainer has in the page cache stays there */
+    b->call.op.room_bytes = k->block_bytes;
     bwi_call_submit(&b->call, &c->task, c->from);
     return true;
 }

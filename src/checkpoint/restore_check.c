@@ -25,10 +25,6 @@ static void take(struct bwi_restore_job *j, uint64_t at, const uint8_t *piece, u
     j->hashed += taken;
 }
 
-void bwi_restore_look(struct bwi_store_op *op, const uint8_t *piece, size_t bytes) {
-    take(bwi_container_of(op, struct bwi_restore_job, call.op), op->looked, piece, bytes);
-}
-
 static struct bwi_xxh hash_of(struct bwi_restore_job *j) {
     const struct bwi_store_op *op = &j->call.op;
     for (uint64_t at = op->looked; at < op->bytes; at += BWI_RESTORE_PIECE) {
@@ -70,21 +66,40 @@ static int settle(struct bwi_restore_job *j, size_t pair, const struct bwi_exten
     return 0;
 }
 
-/* Side by side in one buffer. Each is small, so that it is still in the cache when it is copied. */
-static void check_run(struct bwi_restore_job *j) {
-    for (size_t i = j->first; i < j->first + j->count && j->verdict == 0; i = next_extent(j, i)) {
-        const struct bwi_extent x = bwi_restore_extent_at(j, i);
-        const uint8_t *bytes = (const uint8_t *)j->call.op.buf + (x.place->offset - j->from);
+/* Side by side in one buffer, of which so many bytes have come: each is small, so that it is still in the cache when it
+ * is copied. */
+static void check_run(struct bwi_restore_job *j, uint64_t came) {
+    while (j->at < j->first + j->count && j->verdict == 0) {
+        const struct bwi_extent x = bwi_restore_extent_at(j, j->at);
+        const uint64_t begin = x.place->offset - j->from;
+        if (begin + x.place->stored_bytes > came) return;
+        const uint8_t *bytes = (const uint8_t *)j->call.op.buf + begin;
         const struct bwi_xxh stored = bwi_xxh_of(bwi_span(bytes, (size_t)x.place->stored_bytes));
-        j->verdict = settle(j, i, &x, &stored);
+        j->verdict = settle(j, j->at, &x, &stored);
+        j->at = next_extent(j, j->at);
     }
 }
 
-void bwi_restore_check(struct bwi_restore_job *j) {
+/* ---- the whole ---- */
+
+void bwi_restore_check_begin(struct bwi_restore_job *j) {
+    bwi_xxh_init(&j->hash);
+    j->hashed = j->stored_bytes = j->raw_bytes = 0;
+    j->at = j->first;
     j->verdict = 0;
-    j->stored_bytes = j->raw_bytes = 0;
+}
+
+void bwi_restore_look(struct bwi_store_op *op, const uint8_t *piece, size_t bytes) {
+    struct bwi_restore_job *j = bwi_container_of(op, struct bwi_restore_job, call.op);
+    if (j->several)
+        check_run(j, op->looked + bytes);
+    else
+        take(j, op->looked, piece, bytes);
+}
+
+void bwi_restore_check(struct bwi_restore_job *j) {
     if (j->several) {
-        check_run(j);
+        check_run(j, j->call.op.bytes);
         return;
     }
     const struct bwi_xxh stored = hash_of(j);

@@ -204,8 +204,7 @@ static void begin_read(struct bwi_restore_job *j, uint64_t from, uint8_t *to, si
     }
     j->from = from;
     j->state = BWI_JOB_READ;
-    bwi_xxh_init(&j->hash);
-    j->hashed = 0;
+    bwi_restore_check_begin(j);
     bwi_call_prepare(&j->call, BWI_STORE_READ, j->pack.s);
     op->offset = from;
     op->buf = to;
@@ -215,7 +214,7 @@ static void begin_read(struct bwi_restore_job *j, uint64_t from, uint8_t *to, si
     op->uncached = j->uncached;
     op->may_decline = j->into_caller;
     op->room_bytes = room_bytes;
-    op->look = j->several ? NULL : bwi_restore_look;
+    op->look = bwi_restore_look;
     bwi_call_submit(&j->call, &c->task, c->r->ctx->tier[j->tier]);
 }
 
@@ -262,10 +261,10 @@ static void check_done(struct bwi_io_req *r) {
     bwi_task_wake(&j->c->task);
 }
 
-/* What was hashed as it came to its place needs no worker any more. */
+/* What was looked at as it came needs no worker any more. */
 static void begin_check(struct bwi_restore_job *j) {
     struct bwi_io *io = bwi_loop_io(j->c->task.loop);
-    const bool is_little = j->straight != NULL && j->call.op.looked == j->call.op.bytes;
+    const bool is_little = (j->straight != NULL || j->several) && j->call.op.looked == j->call.op.bytes;
     j->state = BWI_JOB_CHECK;
     if (io == NULL || is_little) {
         bwi_restore_check(j);

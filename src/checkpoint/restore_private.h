@@ -155,6 +155,7 @@ struct bwi_restore_job {
     /* the worker's */
     struct bwi_xxh_state hash; /* of the one extent, as far as its bytes have come */
     uint64_t hashed;
+    size_t at; /* of a run: the first pair whose extent is not checked yet */
     int verdict;
     char why[BWI_EXTENT_WHY_BYTES];
     uint64_t stored_bytes, raw_bytes; /* of what was sound */
@@ -273,6 +274,7 @@ bool bwi_restore_job_step(struct bwi_restore_job *j); /* true: something happene
 void bwi_restore_job_drop(struct bwi_restore_job *j); /* when nothing of it is in flight */
 /* restore_check.c: on a worker. */
 struct bwi_extent bwi_restore_extent_at(const struct bwi_restore_job *j, size_t pair);
+void bwi_restore_check_begin(struct bwi_restore_job *j);
 void bwi_restore_look(struct bwi_store_op *op, const uint8_t *piece, size_t bytes); /* of a job's call */
 void bwi_restore_check(struct bwi_restore_job *j);                                  /* fills what is the worker's */
 /* restore_open.c: packs that are kept open. NULL: read without a handle. */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copying and verifying packs: sound and damaged sources, targets that have them already, failures, pacing. */
 #include "transfer_fixture.h"
+#include <fcntl.h>
+#include <unistd.h>
 
 #define EXTENT (16 * KIB)
 #define ARENA  (64 * KIB) /* the window is cut down to two blocks of 32 KiB, and extents lie across them */
@@ -278,6 +280,47 @@ static void a_large_pack_goes_through_a_window_of_sixteen_mib(void **state) {
     bwi_pack_copy_fini(&c);
     state_check(&x.w, &x.s, BWI_TIER_REMOTE, 0, x.pw.headers);
     source_close(&x);
+}
+
+/* Of the source of pack 0, in a directory. false: this file system has no way past the page cache. */
+static bool in_page_cache(const struct source *x, uint64_t *ret_bytes, bool drop) {
+    struct bwi_os *os = bwi_os_system();
+    struct bwi_os_space space;
+    char path[1200];
+    (void)snprintf(path, sizeof path, "%s/%s", x->w.dir[BWI_TIER_LOCAL], x->placed.keys[0].s);
+    const int root = os->open_root(os, x->w.dir[BWI_TIER_LOCAL], false);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    const uint64_t bytes = x->placed.p.packs[0].file_bytes;
+    const int direct = os->open_direct(os, fd, false);
+    if (drop) assert_int_equal(os->advise_done(os, fd, 0, bytes), 0);
+    *ret_bytes = (uint64_t)os->cached(os, fd, 0, bytes);
+    assert_int_equal(os->space(os, root, &space), 0);
+    if (direct >= 0) (void)close(direct);
+    (void)close(fd);
+    (void)os->close(os, root);
+    return direct >= 0 && space.fs_type != 0x01021994; /* tmpfs */
+}
+
+static void what_is_copied_does_not_push_anything_out_of_the_page_cache(void **state) {
+    (void)state;
+    struct source x = {0};
+    uint64_t before, after;
+    world_open_dirs(&x.w, NULL, BWI_ARENA_MIN_BYTES);
+    bwi_description_init(&x.s.d);
+    state_plain(&x.s, "large", BW_U8, 12 << 20);
+    state_plan(&x.s, BWI_EXTENT_BYTES, BWI_PLAN_PACK_BYTES);
+    write_start(&x.w, &x.pw, &x.s, 0);
+    world_run(&x.w);
+    placed_make(&x.placed, &x.w, &x.s, 0, x.pw.headers);
+    const bool can = in_page_cache(&x, &before, true);
+    struct bwi_pack_copy c = copy_of(&x, 0);
+    copy_run(&x, &c);
+    assert_ok(c.task.error.status, &c.task.error);
+    (void)in_page_cache(&x, &after, false);
+    bwi_pack_copy_fini(&c);
+    source_close(&x);
+    if (can) assert_int_equal(after, before);
 }
 
 static void reads_run_side_by_side_once_the_first_has_opened_the_object(void **state) {
@@ -733,6 +776,7 @@ int main(void) {
         cmocka_unit_test(several_copies_share_an_arena),
         cmocka_unit_test(packs_are_copied_between_directories),
         cmocka_unit_test(a_large_pack_goes_through_a_window_of_sixteen_mib),
+        cmocka_unit_test(what_is_copied_does_not_push_anything_out_of_the_page_cache),
         cmocka_unit_test(reads_run_side_by_side_once_the_first_has_opened_the_object),
         cmocka_unit_test(what_the_target_has_already_is_skipped),
         cmocka_unit_test(a_target_of_another_size_is_an_error_before_anything_is_read),

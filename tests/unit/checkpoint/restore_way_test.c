@@ -20,12 +20,12 @@ static void close_both(struct world *w, struct reader *x) {
 
 /* ---- how much ---- */
 
-static void make_many(struct fixture *f, struct world *w) {
+static void make_many(struct fixture *f, struct world *w, uint64_t bytes) {
     static char names[FIXTURE_TENSORS][4];
     fixture_init(f, w, 1, FIXTURE_ROWS);
     for (int i = 0; i < FIXTURE_TENSORS; i++) {
         (void)snprintf(names[i], sizeof names[i], "t%d", i);
-        fixture_tensor(f, names[i], BW_U8, 1, (uint64_t[]){1001});
+        fixture_tensor(f, names[i], BW_U8, 1, (uint64_t[]){bytes});
     }
 }
 
@@ -35,14 +35,14 @@ static void small_tensors_side_by_side_are_read_at_once(void **state) {
     struct fixture f;
     struct reader x;
     world_open(&w, 3, 16 * 64 * KIB); /* a run has 64 KiB at most */
-    make_many(&f, &w);
+    make_many(&f, &w, 1001);
     open_saved(&w, &f, &x);
     assert_ok(reader_all(&x), &x.error);
     assert_int_equal(w.ctx.tier[BWI_TIER_LOCAL]->ops[BWI_STORE_READ], 1);
     assert_int_equal(bwi_restore_get_stats(x.r)->verified_bytes, FIXTURE_TENSORS * 1001);
     close_both(&w, &x);
     world_open(&w, 3, 16 * 8 * KIB); /* eight of them in a run */
-    make_many(&f, &w);
+    make_many(&f, &w, 1001);
     open_saved(&w, &f, &x);
     assert_ok(reader_all(&x), &x.error);
     assert_int_equal(w.ctx.tier[BWI_TIER_LOCAL]->ops[BWI_STORE_READ], 3);
@@ -56,7 +56,7 @@ static void of_a_run_only_what_is_damaged_comes_from_another_tier(void **state) 
     struct reader x;
     struct bwi_group_meta m;
     world_open(&w, 4, 16 * 64 * KIB);
-    make_many(&f, &w);
+    make_many(&f, &w, 1001);
     open_saved(&w, &f, &x);
     fixture_meta(&f, 0, BWI_TIER_LOCAL, &m);
     const struct bwi_key pack = bwi_pack_key_of(&m.placement, 0);
@@ -68,6 +68,25 @@ static void of_a_run_only_what_is_damaged_comes_from_another_tier(void **state) 
     assert_int_equal(s->damaged_extents, 1);
     assert_int_equal(s->verified_bytes, FIXTURE_TENSORS * 1001);
     assert_int_equal(s->repaired_objects, 1);
+    close_both(&w, &x);
+}
+
+/* In a directory, out of the page cache: a store that shows the bytes in several pieces. */
+static void a_run_is_checked_as_it_comes(void **state) {
+    (void)state;
+    struct world w;
+    struct fixture f;
+    struct reader x;
+    world_open_dirs(&w, NULL, BWI_ARENA_MIN_BYTES);
+    make_many(&f, &w, 30000);
+    f.extent_bytes = 64 * KIB;
+    f.pack_bytes = 2 * MIB;
+    open_saved(&w, &f, &x);
+    assert_ok(reader_all(&x), &x.error);
+    const struct bw_restore_stats *s = bwi_restore_get_stats(x.r);
+    assert_int_equal(w.ctx.tier[BWI_TIER_LOCAL]->ops[BWI_STORE_READ], 1);
+    assert_int_equal(s->verified_bytes, FIXTURE_TENSORS * 30000);
+    assert_int_equal(s->remote_bytes, 0);
     close_both(&w, &x);
 }
 
@@ -214,6 +233,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_tensors_side_by_side_are_read_at_once),
         cmocka_unit_test(of_a_run_only_what_is_damaged_comes_from_another_tier),
+        cmocka_unit_test(a_run_is_checked_as_it_comes),
         cmocka_unit_test(a_part_reads_only_that_part),
         cmocka_unit_test(a_rank_reads_what_it_saved_with_as_many_objects_whatever_the_world),
         cmocka_unit_test(what_came_straight_is_read_again_before_a_tier_is_blamed),
