@@ -52,13 +52,14 @@ static void must(int rc, const char *what, const struct bw_error *err) {
 
 void run_open(struct run *r, const char *dir, const char *name, const struct state *s, uint64_t budget_bytes,
               bool cow) {
+    static unsigned launches;
     char launch[64];
     struct bw_options o = BW_OPTIONS_INIT;
     struct bw_error err = BW_ERROR_INIT;
     *r = (struct run){.state = s};
     snprintf(r->local, sizeof r->local, "%s/%s-local", dir, name);
     snprintf(r->remote, sizeof r->remote, "%s/%s-remote", dir, name);
-    snprintf(launch, sizeof launch, "bench-%ld-%ld", (long)time(NULL), (long)getpid());
+    snprintf(launch, sizeof launch, "bench-%ld-%ld-%u", (long)time(NULL), (long)getpid(), launches++);
     o.run = "bench", o.job = "bench", o.launch = launch, o.world = 1;
     o.local_url = r->local, o.remote_url = r->remote, o.flags = BW_ALLOW_SAME_DEVICE | BW_ALLOW_NODE_LOCAL;
     o.memory_budget_bytes = budget_bytes;
