@@ -184,8 +184,11 @@ struct bw_options {
     struct bw_retention retention;
     /** Optional. enum bw_capture; default BW_CAPTURE_COPY. */
     uint32_t capture;
-    /** Reserved, 0. */
-    uint32_t reserved;
+    /**
+     * Optional. Threads that copy while training waits, 0 .. 256; they do nothing else. 0: as many as there are
+     * CPUs. With BW_CAPTURE_COW they protect; what is copied behind that is work for `io_threads`.
+     */
+    uint32_t capture_threads;
     /**
      * Optional. With BW_CAPTURE_COW: a write to a tensor waits for no longer than this until its piece is
      * captured (a tier that hangs, a budget far below the state); then all tensors are given free and the save
@@ -193,13 +196,25 @@ struct bw_options {
      * the state. Default 30,000 ms; 0: for ever.
      */
     uint64_t capture_wait_ms;
+    /**
+     * Optional. How far the threads of `io_threads` give way to the trainer's (nice(2)), 0 .. 19; default 10. What
+     * training waits for, and the thread that hands work out, do not.
+     */
+    uint32_t background_nice;
+    /** Reserved, 0. */
+    uint32_t reserved;
+    /**
+     * Optional. CPUs on which all threads of this handle run, as a list ("0-3,8"); NULL: those of the thread that
+     * opens it. Numbers of threads that are 0 go by it.
+     */
+    const char *cpus;
 };
 
 /** Defaults for everything that is optional. */
 #define BW_OPTIONS_INIT                                                                                                \
     {                                                                                                                  \
         sizeof(struct bw_options), 0, 0, 0, 0, 0, 0, 0, 0, UINT64_C(268435456), 0, 2, 0, 0, 0, 0, 0, 0,                \
-            UINT64_C(300000), UINT64_C(600000), UINT64_C(120000), 0, 0, {0, 0, 0, 0}, 0, 0, UINT64_C(30000)            \
+            UINT64_C(300000), UINT64_C(600000), UINT64_C(120000), 0, 0, {0, 0, 0, 0}, 0, 0, UINT64_C(30000), 10, 0, 0  \
     }
 
 /** Bytes of a checkpoint id as text, NUL included. */

@@ -47,6 +47,7 @@ struct bw_save {
 struct bw_checkpointer {
     /* immutable once open */
     struct bwi_host host;
+    struct bwi_cpus cpus;      /* where the option names them */
     struct bw_options options; /* strings of it are not used any more */
     struct bwi_thread thread;
     int event_fd;

@@ -63,6 +63,8 @@ static int check_options(const struct bw_options *o, struct bw_error *err) {
     if (rc == 0) rc = check_range("on_damage", o->on_damage, 0, BW_DAMAGE_FAIL, err);
     if (rc == 0) rc = check_range("capture", o->capture, 0, BW_CAPTURE_COW, err);
     if (rc == 0) rc = check_range("io_threads", o->io_threads, 0, 256, err);
+    if (rc == 0) rc = check_range("capture_threads", o->capture_threads, 0, 256, err);
+    if (rc == 0) rc = check_range("background_nice", o->background_nice, 0, 19, err);
     if (rc == 0) rc = check_range("resume_step", o->resume_step, 0, BW_STEP_MAX, err);
     if (rc == 0 && (o->flags & ~flags))
         rc = bwi_error_set(err, BW_E_INVALID, "option flags has unknown bits: %#x", o->flags & ~flags);
@@ -118,6 +120,26 @@ static uint64_t patience_ms(const struct bw_options *o) {
     return bwi_add_u64(o->open_timeout_ms, CLOSE_EXTRA_MS, &ms) ? ms : UINT64_MAX;
 }
 
+static int take_cpus(const char *list, struct bwi_cpus *ret, struct bw_error *err) {
+    if (bwi_cpus_parse(list, ret) < 0)
+        return bwi_error_set(err, BW_E_INVALID, "option cpus is \"%.100s\": expected a list of CPUs such as 0-3,8",
+                             list);
+    const int rc = bwi_cpus_check(ret);
+    if (rc < 0) return bwi_error_errno(err, -rc, "option cpus: look which CPUs there are");
+    if (rc == 0) return 0;
+    return bwi_error_set(err, BW_E_INVALID, "option cpus is \"%.100s\": this process may not use CPU %d", list, rc - 1);
+}
+
+static int start_loop(struct bw_checkpointer *ck, struct bw_error *err) {
+    struct bwi_cpus before;
+    if (!ck->options.cpus) return bwi_engine_start(ck, err);
+    int rc = bwi_cpus_enter(&ck->cpus, &before);
+    if (rc < 0) return bwi_error_errno(err, -rc, "option cpus: run on them");
+    rc = bwi_engine_start(ck, err);
+    bwi_cpus_leave(&before);
+    return rc;
+}
+
 static int make(const struct bw_options *o, struct bw_checkpointer *ck, struct bw_error *err) {
     struct bwi_host_options ho = {.run = o->run,
                                   .remote_url = o->remote_url,
@@ -125,12 +147,17 @@ static int make(const struct bw_options *o, struct bw_checkpointer *ck, struct b
                                   .memory_budget_bytes = o->memory_budget_bytes,
                                   .io_threads = o->io_threads,
                                   .io_backend = o->io_backend,
+                                  .capture_threads = o->capture_threads,
+                                  .nice = o->background_nice,
+                                  .cpus = o->cpus ? &ck->cpus : NULL,
                                   .cow = o->capture == BW_CAPTURE_COW,
                                   .cow_wait_ms = o->capture_wait_ms,
                                   .create = true,
                                   .touch = true};
     struct bwi_session_config cfg;
-    int rc = bwi_mutex_init(&ck->shared.mutex);
+    int rc = o->cpus ? take_cpus(o->cpus, &ck->cpus, err) : 0;
+    if (rc < 0) return rc;
+    rc = bwi_mutex_init(&ck->shared.mutex);
     if (rc == 0 && (rc = bwi_cond_init(&ck->shared.cond)) < 0) bwi_mutex_fini(&ck->shared.mutex);
     if (rc < 0) return bwi_error_errno(err, rc, "make a lock");
     ck->shared.ready = true;
@@ -142,7 +169,7 @@ static int make(const struct bw_options *o, struct bw_checkpointer *ck, struct b
     ck->host.ctx.poll_max_ns = bwi_min_u64(POLL_MOST_NS, POLL_LEAST_NS * (1 + o->world / POLL_RANKS));
     fill_config(o, &cfg);
     rc = bwi_session_new(&ck->host.ctx, &cfg, &ck->session, err);
-    return rc == 0 ? bwi_engine_start(ck, err) : rc;
+    return rc == 0 ? start_loop(ck, err) : rc;
 }
 
 static void start_open(struct bw_checkpointer *ck, struct bwi_command *c) {
@@ -198,9 +225,11 @@ int bw_checkpointer_open(const struct bw_options *options, struct bw_checkpointe
     struct bw_options o = BW_OPTIONS_INIT;
     bw_error_clear(err);
     if (!ret_ck) return bwi_error_set(err, BW_E_INVALID, "ret_ck is null");
-    int rc = bwi_options_copy(
-        &o, options,
-        BWI_OPTIONS_SIZES(offsetof(struct bw_options, retention), offsetof(struct bw_options, capture), sizeof o), err);
+    int rc =
+        bwi_options_copy(&o, options,
+                         BWI_OPTIONS_SIZES(offsetof(struct bw_options, retention), offsetof(struct bw_options, capture),
+                                           offsetof(struct bw_options, background_nice), sizeof o),
+                         err);
     if (rc == 0) rc = check_options(&o, err);
     if (rc < 0) return rc;
     struct bw_checkpointer *ck = bwi_calloc(1, sizeof *ck);

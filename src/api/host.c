@@ -20,7 +20,7 @@ static int open_tier(struct bwi_host *h, enum bwi_tier tier, const char *url, co
 static void open_snapshots(const struct bwi_host_options *o, struct bwi_host *h) {
     struct bw_error e = BW_ERROR_INIT;
     const uint64_t wait_ns = o->cow_wait_ms == 0 ? BWI_NEVER : bwi_ns_of_ms(o->cow_wait_ms);
-    const struct bwi_snapshots_options so = {.workers = bwi_io_threads(h->io), .wait_ns = wait_ns};
+    const struct bwi_snapshots_options so = {.workers = bwi_io_urgent_threads(h->io), .wait_ns = wait_ns};
     if (bwi_snapshots_open(&so, &h->ctx.snapshots, &e) < 0)
         bwi_format(h->ctx.snapshots_why_not, sizeof h->ctx.snapshots_why_not, "%s", e.message);
 }
@@ -34,7 +34,11 @@ static int open_parts(const struct bwi_host_options *o, struct bwi_host *h, stru
     if (o->io_backend > BW_IO_URING)
         return bwi_error_set(err, BW_E_INVALID, "option io_backend is %u: expected %u to %u", o->io_backend, BW_IO_AUTO,
                              BW_IO_URING);
-    const struct bwi_io_options io = {.threads = o->io_threads, .backend = (enum bw_io_backend)o->io_backend};
+    const unsigned capture = o->capture_threads > 0 ? o->capture_threads : bwi_os_cpus();
+    const struct bwi_io_options io = {.threads = o->io_threads,
+                                      .urgent_threads = o->touch ? capture : 0,
+                                      .nice = (int)o->nice,
+                                      .backend = (enum bw_io_backend)o->io_backend};
     int rc = bwi_io_open(&io, &h->io, err);
     if (rc == 0) rc = bwi_loop_open(bwi_env_system(), h->io, &h->loop, err);
     if (rc == 0) rc = bwi_arena_open(o->memory_budget_bytes, o->touch ? bwi_os_cpus() : 0, &h->arena, err);
@@ -49,9 +53,20 @@ static int open_parts(const struct bwi_host_options *o, struct bwi_host *h, stru
     return rc;
 }
 
+/* Threads run where the one that starts them does. */
+static int open_on(const struct bwi_cpus *cpus, const struct bwi_host_options *o, struct bwi_host *h,
+                   struct bw_error *err) {
+    struct bwi_cpus before;
+    int rc = bwi_cpus_enter(cpus, &before);
+    if (rc < 0) return bwi_error_errno(err, -rc, "option cpus: run on them");
+    rc = open_parts(o, h, err);
+    bwi_cpus_leave(&before);
+    return rc;
+}
+
 int bwi_host_open(const struct bwi_host_options *o, struct bwi_host *ret, struct bw_error *err) {
     *ret = (struct bwi_host){.process = bwi_os_process()};
-    int rc = open_parts(o, ret, err);
+    int rc = o->cpus ? open_on(o->cpus, o, ret, err) : open_parts(o, ret, err);
     if (rc < 0) bwi_host_close(ret);
     return rc;
 }
@@ -84,6 +99,7 @@ struct opening {
     struct bwi_job job;
     struct bwi_host_options options; /* its strings are copies */
     char *run, *remote_url, *local_url;
+    struct bwi_cpus cpus;
     struct bwi_host host;
 };
 
@@ -120,6 +136,8 @@ int bwi_host_open_within(const struct bwi_host_options *o, uint64_t patience_ms,
     x->options.run = x->run;
     x->options.remote_url = x->remote_url;
     x->options.local_url = x->local_url;
+    if (o->cpus) x->cpus = *o->cpus;
+    if (o->cpus) x->options.cpus = &x->cpus;
     bool gone = false;
     int rc = copied ? bwi_guard(&x->job, patience_ms, NULL, &gone, err) : bwi_error_nomem(err, 1, "opening");
     if (gone) {

@@ -6,6 +6,7 @@
 
 #include "api/guard.h"
 #include "checkpoint/context.h"
+#include "os/cpus.h"
 
 struct bwi_host_options {
     const char *run;        /* NULL: none yet */
@@ -13,7 +14,10 @@ struct bwi_host_options {
     const char *local_url;  /* NULL: none */
     uint64_t memory_budget_bytes;
     uint32_t io_threads, io_backend;
-    bool cow; /* tries to be able to write-protect memory */
+    uint32_t capture_threads;    /* 0: by the number of CPUs; of no use without `touch` */
+    uint32_t nice;               /* of threads for which nobody waits */
+    const struct bwi_cpus *cpus; /* for all threads; NULL: those of the opener */
+    bool cow;                    /* tries to be able to write-protect memory */
     uint64_t cow_wait_ms;
     bool create; /* make the tiers' directories and identities */
     bool read_only;

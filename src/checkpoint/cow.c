@@ -161,9 +161,9 @@ static enum bwi_step start_work(struct bwi_cow *c) {
     struct bwi_io *io = bwi_loop_io(c->ctx->loop);
     const uint64_t copies = place_copies(c);
     bwi_snapshot_begin(c->snapshots, c->area.ptr + copies, c->area.bytes - (size_t)copies);
-    c->parts = (unsigned)bwi_min_u64(bwi_io_threads(io), BWI_COW_PARTS);
+    c->parts = (unsigned)bwi_min_u64(bwi_io_urgent_threads(io), BWI_COW_PARTS);
     for (unsigned i = 0; i < c->parts; i++) {
-        c->part[i] = (struct bwi_cow_part){c, i, {.kind = BWI_IO_CALL, .call = work, .done = worked}};
+        c->part[i] = (struct bwi_cow_part){c, i, {.kind = BWI_IO_CALL, .call = work, .urgent = true, .done = worked}};
         c->part[i].req.user = &c->part[i];
         c->task.pending++;
         bwi_io_submit(io, &c->part[i].req);

@@ -28,6 +28,7 @@ struct bwi_io {
     struct bwi_ring *ring; /* NULL: threads */
     int wake_fd;           /* -1: none */
     unsigned in_flight;
+    unsigned urgent_threads;
     struct bwi_io_req *head, *tail; /* transfers for which the ring has no room yet, or that are refused */
     char why_not[160];              /* there is no ring */
 };
@@ -199,6 +200,9 @@ static unsigned thread_count(const struct bwi_io_options *o) {
 static int check(const struct bwi_io_options *o, struct bw_error *err) {
     if (o->threads > THREADS_MAX)
         return bwi_error_set(err, BW_E_INVALID, "I/O threads: expected at most %u, found %u", THREADS_MAX, o->threads);
+    if (o->urgent_threads > THREADS_MAX)
+        return bwi_error_set(err, BW_E_INVALID, "threads for capturing: expected at most %u, found %u", THREADS_MAX,
+                             o->urgent_threads);
     if (o->depth > DEPTH_MAX)
         return bwi_error_set(err, BW_E_INVALID, "I/O depth: expected at most %u, found %u", DEPTH_MAX, o->depth);
     return 0;
@@ -221,7 +225,10 @@ static int open_parts(struct bwi_io *io, const struct bwi_io_options *o, struct 
         bwi_format(io->why_not, sizeof io->why_not, "threads were asked for");
     else if (open_ring(io, o) < 0 && o->backend == BW_IO_URING)
         return bwi_error_set(err, BW_E_UNSUPPORTED, "I/O: %s", io->why_not);
-    return bwi_pool_open(io->os, thread_count(o), io->wake_fd, &io->pool, err);
+    const struct bwi_pool_options po = {
+        .threads = thread_count(o), .urgent_threads = o->urgent_threads, .nice = o->nice};
+    io->urgent_threads = o->urgent_threads;
+    return bwi_pool_open(io->os, &po, io->wake_fd, &io->pool, err);
 }
 
 int bwi_io_open(const struct bwi_io_options *o, struct bwi_io **ret, struct bw_error *err) {
@@ -263,6 +270,10 @@ struct bwi_os *bwi_io_os(struct bwi_io *io) {
 
 unsigned bwi_io_threads(const struct bwi_io *io) {
     return bwi_pool_threads(io->pool);
+}
+
+unsigned bwi_io_urgent_threads(const struct bwi_io *io) {
+    return io->urgent_threads > 0 ? io->urgent_threads : bwi_pool_threads(io->pool);
 }
 
 unsigned bwi_io_in_flight(const struct bwi_io *io) {

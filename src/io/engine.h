@@ -30,6 +30,7 @@ struct bwi_io_req {
     void *buf; /* borrowed until done */
     size_t bytes;
     void (*call)(struct bwi_io_req *req); /* CALL: runs on a worker; sets result */
+    bool urgent; /* CALL without a lane: training waits for it. Threads of its own, which do not give way */
     void *user;
     struct bwi_io_lane *lane; /* NULL: it waits for no device */
     int64_t result;           /* bytes moved (READ may be short at the end of the file), or negative errno */
@@ -40,8 +41,10 @@ struct bwi_io_req {
 struct bwi_io;
 
 struct bwi_io_options {
-    struct bwi_os *os; /* NULL: the system's. One without `admit` gets no ring */
-    unsigned threads;  /* 0: 2 * CPUs, between 6 and 16 */
+    struct bwi_os *os;       /* NULL: the system's. One without `admit` gets no ring */
+    unsigned threads;        /* 0: 2 * CPUs, between 6 and 16 */
+    unsigned urgent_threads; /* besides, for what is urgent; 0: none, it goes with the rest */
+    int nice;                /* of the threads that are not for what is urgent */
     enum bw_io_backend backend;
     unsigned depth; /* transfers that the ring has in flight at once; 0: 64, at most 4096 */
 };
@@ -56,10 +59,11 @@ unsigned bwi_io_reap(struct bwi_io *io, uint64_t deadline_ns);
 /* Makes a reap that waits return. Any thread. */
 void bwi_io_wake(struct bwi_io *io);
 struct bwi_os *bwi_io_os(struct bwi_io *io);
-unsigned bwi_io_threads(const struct bwi_io *io);    /* workers */
-unsigned bwi_io_in_flight(const struct bwi_io *io);  /* submitted and not yet delivered; loop's thread */
-const char *bwi_io_backend(const struct bwi_io *io); /* "io_uring", "threads" */
-const char *bwi_io_why_not(const struct bwi_io *io); /* there is no ring; "": there is one */
+unsigned bwi_io_threads(const struct bwi_io *io);        /* workers */
+unsigned bwi_io_urgent_threads(const struct bwi_io *io); /* that carry out what is urgent */
+unsigned bwi_io_in_flight(const struct bwi_io *io);      /* submitted and not yet delivered; loop's thread */
+const char *bwi_io_backend(const struct bwi_io *io);     /* "io_uring", "threads" */
+const char *bwi_io_why_not(const struct bwi_io *io);     /* there is no ring; "": there is one */
 /* Memory that most transfers use: a ring need not look at its pages each time. Once, before the first request; a kernel
  * that does not want it (locked memory) goes on without. */
 void bwi_io_register(struct bwi_io *io, void *ptr, size_t bytes);

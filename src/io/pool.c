@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/vec.h"
+#include "os/cpus.h"
 #include "os/thread.h"
 #include <stdio.h>
 
@@ -13,14 +14,17 @@ struct queue {
 struct bwi_pool {
     struct bwi_os *os;
     int wake_fd;
-    unsigned size;      /* workers */
-    unsigned threads;   /* of them, started */
+    unsigned size;      /* workers, without the urgent ones */
+    unsigned urgent;    /* urgent ones, which are behind the others */
+    int nice;           /* of the others */
+    unsigned threads;   /* of all, started */
     unsigned calls_max; /* workers that calls may occupy at once */
     struct bwi_mutex lock;
     /* guarded by lock */
     struct bwi_cond work; /* something to do, or stop */
     struct bwi_cond done; /* something finished, or woken */
-    struct queue transfers, calls, finished;
+    struct bwi_cond urgent_work;
+    struct queue transfers, calls, urgent_calls, finished;
     unsigned calls_running;
     struct bwi_io_lane lanes; /* all of them together */
     bool call_next;           /* whose turn it is when both queues have something */
@@ -119,6 +123,7 @@ static void finish_locked(struct bwi_pool *p, struct bwi_io_req *req) {
 static void *work(void *arg) {
     struct bwi_pool *p = arg;
     struct bwi_io_req *req;
+    bwi_thread_give_way(p->nice);
     bwi_mutex_lock(&p->lock);
     while ((req = next_locked(p)) != NULL) {
         bwi_mutex_unlock(&p->lock);
@@ -132,46 +137,69 @@ static void *work(void *arg) {
     return NULL;
 }
 
+static struct bwi_io_req *next_urgent_locked(struct bwi_pool *p) {
+    while (!p->urgent_calls.head && !p->stop) bwi_cond_wait(&p->urgent_work, &p->lock, UINT64_MAX);
+    return p->urgent_calls.head ? take_out(&p->urgent_calls, (struct found){NULL, p->urgent_calls.head}) : NULL;
+}
+
+static void *work_urgently(void *arg) {
+    struct bwi_pool *p = arg;
+    struct bwi_io_req *req;
+    bwi_mutex_lock(&p->lock);
+    while ((req = next_urgent_locked(p)) != NULL) {
+        bwi_mutex_unlock(&p->lock);
+        bwi_io_execute(p->os, req);
+        bwi_mutex_lock(&p->lock);
+        finish_locked(p, req);
+    }
+    bwi_mutex_unlock(&p->lock);
+    return NULL;
+}
+
 static int init_locks(struct bwi_pool *p) {
+    struct bwi_cond *conds[] = {&p->work, &p->urgent_work, &p->done};
     int rc = bwi_mutex_init(&p->lock);
     if (rc < 0) return rc;
-    rc = bwi_cond_init(&p->work);
-    if (rc < 0) {
+    for (size_t i = 0; i < sizeof conds / sizeof *conds; i++) {
+        rc = bwi_cond_init(conds[i]);
+        if (rc == 0) continue;
+        while (i-- > 0) bwi_cond_fini(conds[i]);
         bwi_mutex_fini(&p->lock);
         return rc;
     }
-    rc = bwi_cond_init(&p->done);
-    if (rc < 0) {
-        bwi_cond_fini(&p->work);
-        bwi_mutex_fini(&p->lock);
-    }
-    return rc;
+    return 0;
 }
 
 static int start_workers(struct bwi_pool *p, unsigned count, struct bw_error *err) {
     for (; p->threads < count; p->threads++) {
+        const bool urgent = p->threads >= p->size;
         char name[16];
-        snprintf(name, sizeof name, "bw-io-%u", p->threads % 1000u);
-        int rc = bwi_thread_start(&p->thread[p->threads], name, work, p);
+        snprintf(name, sizeof name, urgent ? "bw-capture-%u" : "bw-io-%u",
+                 (urgent ? p->threads - p->size : p->threads) % 1000u);
+        int rc = bwi_thread_start(&p->thread[p->threads], name, urgent ? work_urgently : work, p);
         if (rc < 0) return bwi_error_errno(err, -rc, "start I/O thread %u of %u", p->threads + 1, count);
     }
     return 0;
 }
 
-int bwi_pool_open(struct bwi_os *os, unsigned threads, int wake_fd, struct bwi_pool **ret, struct bw_error *err) {
-    const size_t bytes = sizeof(struct bwi_pool) + threads * sizeof(struct bwi_thread);
+int bwi_pool_open(struct bwi_os *os, const struct bwi_pool_options *o, int wake_fd, struct bwi_pool **ret,
+                  struct bw_error *err) {
+    const unsigned threads = o->threads, all = o->threads + o->urgent_threads;
+    const size_t bytes = sizeof(struct bwi_pool) + all * sizeof(struct bwi_thread);
     struct bwi_pool *p = bwi_calloc(1, bytes);
     if (!p) return bwi_error_nomem(err, bytes, "the I/O threads");
     p->os = os;
     p->wake_fd = wake_fd;
     p->size = threads;
+    p->urgent = o->urgent_threads;
+    p->nice = o->nice;
     p->calls_max = threads == 1 ? 1 : threads - (threads >= 8 ? threads / 4 : 1);
     int rc = init_locks(p);
     if (rc < 0) {
         bwi_free(p);
         return bwi_error_errno(err, -rc, "make the locks of the I/O threads");
     }
-    rc = start_workers(p, threads, err);
+    rc = start_workers(p, all, err);
     if (rc < 0) {
         bwi_pool_close(p);
         return rc;
@@ -181,7 +209,7 @@ int bwi_pool_open(struct bwi_os *os, unsigned threads, int wake_fd, struct bwi_p
 }
 
 unsigned bwi_pool_threads(const struct bwi_pool *p) {
-    return p->threads;
+    return p->size;
 }
 
 void bwi_pool_close(struct bwi_pool *p) {
@@ -189,18 +217,21 @@ void bwi_pool_close(struct bwi_pool *p) {
     bwi_mutex_lock(&p->lock);
     p->stop = true;
     bwi_cond_broadcast(&p->work);
+    bwi_cond_broadcast(&p->urgent_work);
     bwi_mutex_unlock(&p->lock);
     for (unsigned i = 0; i < p->threads; i++) bwi_thread_join(&p->thread[i]);
     bwi_cond_fini(&p->done);
+    bwi_cond_fini(&p->urgent_work);
     bwi_cond_fini(&p->work);
     bwi_mutex_fini(&p->lock);
     bwi_free(p);
 }
 
 void bwi_pool_submit(struct bwi_pool *p, struct bwi_io_req *req) {
+    const bool urgent = req->urgent && p->urgent > 0;
     bwi_mutex_lock(&p->lock);
-    push(req->kind == BWI_IO_CALL ? &p->calls : &p->transfers, req);
-    bwi_cond_signal(&p->work);
+    push(urgent ? &p->urgent_calls : req->kind == BWI_IO_CALL ? &p->calls : &p->transfers, req);
+    bwi_cond_signal(urgent ? &p->urgent_work : &p->work);
     bwi_mutex_unlock(&p->lock);
 }
 

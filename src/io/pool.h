@@ -2,7 +2,9 @@
 /* A pool of threads that carries out requests of an engine. One lock guards two queues of requests (transfers, calls)
  * and one of completions; all links are the requests' own. Calls may take long, so they never occupy every worker, and
  * workers take from both queues in turn: neither kind starves. Nor does a lane (io/engine.h): of the workers, and of
- * those for calls, two are out of reach of each lane, and one of all lanes together, as far as there are that many. */
+ * those for calls, two are out of reach of each lane, and one of all lanes together, as far as there are that many.
+ *
+ * What is urgent has threads of its own where they were asked for, which do nothing else. */
 #ifndef BWI_IO_POOL_H
 #define BWI_IO_POOL_H
 
@@ -10,10 +12,17 @@
 
 struct bwi_pool;
 
+struct bwi_pool_options {
+    unsigned threads;
+    unsigned urgent_threads; /* besides; 0: none */
+    int nice;                /* of the others */
+};
+
 /* wake_fd: an eventfd that is signalled when there is a first completion to take; -1: bwi_pool_wait is used instead. */
-int bwi_pool_open(struct bwi_os *os, unsigned threads, int wake_fd, struct bwi_pool **ret, struct bw_error *err);
-unsigned bwi_pool_threads(const struct bwi_pool *p);
-void bwi_pool_close(struct bwi_pool *p); /* joins the workers; NULL allowed */
+int bwi_pool_open(struct bwi_os *os, const struct bwi_pool_options *o, int wake_fd, struct bwi_pool **ret,
+                  struct bw_error *err);
+unsigned bwi_pool_threads(const struct bwi_pool *p); /* but the urgent ones */
+void bwi_pool_close(struct bwi_pool *p);             /* joins the workers; NULL allowed */
 void bwi_pool_submit(struct bwi_pool *p, struct bwi_io_req *req);
 /* All that has finished, as a list; NULL: nothing. */
 struct bwi_io_req *bwi_pool_take(struct bwi_pool *p);

@@ -88,6 +88,12 @@ static void wrong_options_are_named(void **state) {
     OPEN_FAILS(o.memory_budget_bytes = 64 * MIB - 1, BW_E_INVALID, "memory_budget_bytes is 67108863");
     OPEN_FAILS(o.memory_budget_bytes = UINT64_MAX, BW_E_NOMEM, NULL);
     OPEN_FAILS(o.io_threads = 100000, BW_E_INVALID, "io_threads");
+    OPEN_FAILS(o.capture_threads = 257, BW_E_INVALID, "capture_threads is 257");
+    OPEN_FAILS(o.background_nice = 20, BW_E_INVALID, "background_nice is 20");
+    OPEN_FAILS(o.reserved = 1, BW_E_INVALID, "reserved");
+    OPEN_FAILS(o.cpus = "", BW_E_INVALID, "cpus is \"\": expected a list");
+    OPEN_FAILS(o.cpus = "0,", BW_E_INVALID, "cpus is \"0,\"");
+    OPEN_FAILS(o.cpus = "16383", BW_E_INVALID, "may not use CPU 16383");
     OPEN_FAILS(o.saves_in_flight_max = 0, BW_E_INVALID, "saves_in_flight_max");
     OPEN_FAILS(o.saves_in_flight_max = 17, BW_E_INVALID, "saves_in_flight_max is 17");
     OPEN_FAILS(o.on_busy = 3, BW_E_INVALID, "on_busy");

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <fts.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -500,12 +501,71 @@ static void another_user_reads_what_he_may_only_read(void **state) {
     place_drop(&p);
 }
 
+/* ---- threads ---- */
+
+/* The text of a file of one thread's; what is behind `key` there. */
+static const char *of_thread(const char *tid, const char *file, const char *key, char text[4096]) {
+    char path[300];
+    snprintf(path, sizeof path, "/proc/self/task/%s/%s", tid, file);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    must(fd >= 0);
+    const ssize_t n = read(fd, text, 4095);
+    (void)close(fd);
+    must(n > 0);
+    text[n] = 0;
+    const char *at = strstr(text, key);
+    must(at != NULL);
+    return at + strlen(key);
+}
+
+static int nice_of(const char *tid) {
+    char text[4096];
+    const char *at = of_thread(tid, "stat", ") ", text); /* behind the name */
+    for (int field = 3; field < 19; field++) at = strchr(at, ' ') + 1;
+    return atoi(at);
+}
+
+static void threads_are_as_many_as_nice_and_where_the_options_say(void **state) {
+    (void)state;
+    struct place p;
+    struct bw_checkpointer *ck;
+    struct bw_error err = BW_ERROR_INIT;
+    char cpu[16], text[4096], line[64];
+    place_make(&p);
+    struct bw_options o = options_of(&p, "one", 0, 1);
+    snprintf(cpu, sizeof cpu, "%d", sched_getcpu());
+    o.cpus = cpu, o.background_nice = 7, o.capture_threads = 3, o.io_threads = 6;
+    must_ok(bw_checkpointer_open(&o, &ck, &err), &err);
+    snprintf(line, sizeof line, "%s\n", cpu);
+    unsigned workers = 0, capturing = 0, loops = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    must(tasks != NULL);
+    for (const struct dirent *e; (e = readdir(tasks)) != NULL;) {
+        if (e->d_name[0] == '.') continue;
+        const bool ours = strncmp(of_thread(e->d_name, "status", "Name:\t", text), "bw-", 3) == 0;
+        if (!ours) continue;
+        const bool io = strstr(text, "Name:\tbw-io-") != NULL;
+        workers += io;
+        capturing += strstr(text, "Name:\tbw-capture-") != NULL;
+        loops += strstr(text, "Name:\tbw-loop") != NULL;
+        must_eq(strncmp(of_thread(e->d_name, "status", "Cpus_allowed_list:\t", text), line, strlen(line)), 0);
+        must_eq(nice_of(e->d_name), io ? 7 : 0);
+    }
+    (void)closedir(tasks);
+    must_eq(workers, 6);
+    must_eq(capturing, 3);
+    must_eq(loops, 1);
+    must_ok(bw_checkpointer_close(ck, 10000, &err), &err);
+    place_drop(&p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_save_stays_within_the_budget),
         cmocka_unit_test(a_restore_stays_within_the_budget),
         cmocka_unit_test(two_hundred_saves_leave_nothing_behind),
         cmocka_unit_test(handles_that_come_and_go_leave_nothing_behind),
+        cmocka_unit_test(threads_are_as_many_as_nice_and_where_the_options_say),
         cmocka_unit_test(the_cost_of_a_step_does_not_grow_with_its_tensors),
         cmocka_unit_test(files_are_private_whatever_the_umask),
         cmocka_unit_test(a_copy_of_the_tree_is_as_good_as_the_tree),

@@ -82,6 +82,11 @@ unsigned bwi_io_threads(const struct bwi_io *io) {
     return 1;
 }
 
+unsigned bwi_io_urgent_threads(const struct bwi_io *io) {
+    (void)io;
+    return 1;
+}
+
 unsigned bwi_io_in_flight(const struct bwi_io *io) {
     return io->in_flight;
 }

@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define SOON (UINT64_C(20) * BWI_NS_PER_S) /* longer than anything here takes */
@@ -259,6 +261,79 @@ static void calls_that_block_leave_a_worker_for_transfers(void **state) {
     bwi_mutex_fini(&gate.lock);
 }
 
+/* ---- what is urgent ---- */
+
+struct where {
+    char name[16];
+    int nice;
+};
+
+static void note_thread(struct bwi_io_req *req) {
+    struct where *w = req->buf;
+    (void)prctl(PR_GET_NAME, w->name);
+    w->nice = getpriority(PRIO_PROCESS, (id_t)gettid());
+    req->result = 0;
+}
+
+static void what_is_urgent_has_threads_of_its_own_that_give_way_to_nobody(void **state) {
+    (void)state;
+    struct gate gate = {.open = false};
+    bwi_mutex_init(&gate.lock);
+    bwi_cond_init(&gate.changed);
+    struct bw_error err = BW_ERROR_INIT;
+    struct bwi_io *io = NULL;
+    const struct bwi_io_options o = {.threads = 2, .urgent_threads = 2, .nice = 3, .backend = backend};
+    assert_ok(bwi_io_open(&o, &io, &err), &err);
+    assert_int_equal(bwi_io_threads(io), 2);
+    assert_int_equal(bwi_io_urgent_threads(io), 2);
+    const int nice = getpriority(PRIO_PROCESS, 0);
+    struct bwi_io_req calls[20];
+    struct where usual = {.nice = 99}, urgent[5];
+    int calls_done = 0, done = 0;
+    struct bwi_io_req first = {.kind = BWI_IO_CALL, .call = note_thread, .buf = &usual, .user = &done, .done = count};
+    bwi_io_submit(io, &first);
+    finish_all(io);
+    assert_memory_equal(usual.name, "bw-io-", 6);
+    assert_int_equal(usual.nice, nice > 3 ? nice : 3);
+    for (int i = 0; i < 20; i++) {
+        calls[i] = (struct bwi_io_req){
+            .kind = BWI_IO_CALL, .call = wait_at_gate, .buf = &gate, .user = &calls_done, .done = count};
+        bwi_io_submit(io, &calls[i]);
+    }
+    struct bwi_io_req now_please[5];
+    for (int i = 0; i < 5; i++) {
+        now_please[i] = (struct bwi_io_req){
+            .kind = BWI_IO_CALL, .urgent = true, .call = note_thread, .buf = &urgent[i], .user = &done, .done = count};
+        bwi_io_submit(io, &now_please[i]);
+    }
+    while (done < 6) assert_true(bwi_io_reap(io, now() + SOON) > 0);
+    assert_int_equal(calls_done, 0);
+    for (int i = 0; i < 5; i++) {
+        assert_memory_equal(urgent[i].name, "bw-capture-", 11);
+        assert_int_equal(urgent[i].nice, nice);
+    }
+    open_gate(&gate);
+    finish_all(io);
+    assert_int_equal(calls_done, 20);
+    bwi_io_close(io);
+    bwi_cond_fini(&gate.changed);
+    bwi_mutex_fini(&gate.lock);
+}
+
+static void without_threads_of_its_own_it_goes_with_the_rest(void **state) {
+    (void)state;
+    struct where w = {.nice = 99};
+    int done = 0;
+    struct bwi_io *io = open_io(2, NULL);
+    struct bwi_io_req call = {
+        .kind = BWI_IO_CALL, .urgent = true, .call = note_thread, .buf = &w, .user = &done, .done = count};
+    assert_int_equal(bwi_io_urgent_threads(io), 2);
+    bwi_io_submit(io, &call);
+    finish_all(io);
+    assert_memory_equal(w.name, "bw-io-", 6);
+    bwi_io_close(io);
+}
+
 static int place; /* of what runs next; one worker counts */
 
 static void note_place(struct bwi_io_req *req) {
@@ -465,6 +540,10 @@ static void options_that_cannot_be_are_refused(void **state) {
     struct bwi_io_options o = {.threads = 257};
     assert_fails(bwi_io_open(&o, &io, &err), BW_E_INVALID, &err, "I/O threads: expected at most 256, found 257");
     bw_error_clear(&err);
+    o = (struct bwi_io_options){.urgent_threads = 257};
+    assert_fails(bwi_io_open(&o, &io, &err), BW_E_INVALID, &err,
+                 "threads for capturing: expected at most 256, found 257");
+    bw_error_clear(&err);
     o = (struct bwi_io_options){.depth = 4097};
     assert_fails(bwi_io_open(&o, &io, &err), BW_E_INVALID, &err, "I/O depth: expected at most 4096, found 4097");
     assert_null(io);
@@ -583,6 +662,8 @@ static int has_threads(void **state) {
         cmocka_unit_test(ten_thousand_requests_each_come_back_once),                                                   \
         cmocka_unit_test(calls_that_block_leave_a_worker_for_transfers),                                               \
         cmocka_unit_test(a_lane_that_hangs_leaves_workers_to_another_and_both_leave_one_to_what_has_none),             \
+        cmocka_unit_test(what_is_urgent_has_threads_of_its_own_that_give_way_to_nobody),                               \
+        cmocka_unit_test(without_threads_of_its_own_it_goes_with_the_rest),                                            \
         cmocka_unit_test(a_reap_waits_no_longer_than_its_deadline),                                                    \
         cmocka_unit_test(a_wake_from_another_thread_ends_the_wait),                                                    \
         cmocka_unit_test(a_wake_before_the_wait_is_not_lost_in_a_poll),                                                \
