@@ -21,12 +21,12 @@ void bwi_description_init(struct bwi_description *d) {
 
 void bwi_description_fini(struct bwi_description *d) {
     if (d == NULL) return;
-    for (size_t i = 0; i < bwi_max_u64(d->tensor_count, d->known_tensors); i++) bwi_free(d->tensors[i].name);
-    for (size_t i = 0; i < bwi_max_u64(d->blob_count, d->known_blobs); i++) bwi_free(d->blobs[i].name);
     bwi_free(d->tensors);
     bwi_free(d->blobs);
     bwi_map_fini(&d->names);
     bwi_map_fini(&d->blob_names);
+    bwi_pile_fini(&d->kept);
+    bwi_pile_fini(&d->blobs_kept);
     bwi_buf_fini(&d->metadata);
     *d = (struct bwi_description){0};
 }
@@ -76,6 +76,12 @@ static int read_struct(const struct bw_tensor *tensor, struct bw_tensor *ret, st
     return 0;
 }
 
+/* Where the numbers of a tensor are put together. */
+struct numbers {
+    uint64_t shape[BWI_DIMS_MAX], offset[BWI_DIMS_MAX], extent[BWI_DIMS_MAX];
+    int64_t stride[BWI_DIMS_MAX];
+};
+
 static int take_type(const struct bw_tensor *t, struct bwi_span name, struct bwi_tensor_source *s,
                      struct bw_error *err) {
     if (t->dtype > UINT8_MAX || bw_dtype_bytes((int)t->dtype) == 0) {
@@ -99,9 +105,8 @@ static int take_type(const struct bw_tensor *t, struct bwi_span name, struct bwi
     return 0;
 }
 
-static int take_box(const struct bw_tensor *t, struct bwi_span name, struct bwi_tensor_source *s,
-                    struct bw_error *err) {
-    for (unsigned d = 0; d < s->dims; d++) {
+static int take_box(const struct bw_tensor *t, struct bwi_span name, struct numbers *n, struct bw_error *err) {
+    for (unsigned d = 0; d < t->dims; d++) {
         const uint64_t shape = t->shape[d];
         const uint64_t offset = t->offset == NULL ? 0 : t->offset[d];
         const uint64_t extent = t->extent == NULL ? shape : t->extent[d];
@@ -116,9 +121,9 @@ static int take_box(const struct bw_tensor *t, struct bwi_span name, struct bwi_
                                  " in dimension %u is above the shape's %" PRIu64,
                                  QUOTED(name), offset, extent, d, shape);
         }
-        s->shape[d] = shape;
-        s->offset[d] = offset;
-        s->extent[d] = extent;
+        n->shape[d] = shape;
+        n->offset[d] = offset;
+        n->extent[d] = extent;
     }
     return 0;
 }
@@ -135,14 +140,14 @@ static int take_bytes(struct bwi_span name, struct bwi_tensor_source *s, struct 
                          QUOTED(name), bwi_shape_text(s->dtype, s->dims, s->extent).s);
 }
 
-static void take_strides(const struct bw_tensor *t, struct bwi_tensor_source *s) {
+static void take_strides(const struct bw_tensor *t, const struct bwi_tensor_source *s, struct numbers *n) {
     uint64_t step = bw_dtype_bytes(s->dtype);
     for (unsigned d = s->dims; d-- > 0;) {
         if (t->stride_bytes != NULL) {
-            s->stride[d] = t->stride_bytes[d];
+            n->stride[d] = t->stride_bytes[d];
         } else if (s->bytes > 0) { /* else nothing is ever addressed, and the product may overflow */
-            s->stride[d] = (int64_t)step;
-            step *= s->extent[d];
+            n->stride[d] = (int64_t)step;
+            step *= n->extent[d];
         }
     }
 }
@@ -208,13 +213,14 @@ static int take_replica(const struct bw_tensor *t, struct bwi_span name, struct 
                          QUOTED(name), s->replica_index, s->replica_count);
 }
 
-/* All but the name. */
-static int take_tensor(const struct bw_tensor *t, struct bwi_span name, struct bwi_tensor_source *s,
+/* All but the name. The source points to the numbers. */
+static int take_tensor(const struct bw_tensor *t, struct bwi_span name, struct numbers *n, struct bwi_tensor_source *s,
                        struct bw_error *err) {
+    *s = (struct bwi_tensor_source){.shape = n->shape, .offset = n->offset, .extent = n->extent, .stride = n->stride};
     int rc = take_type(t, name, s, err);
-    if (rc == 0) rc = take_box(t, name, s, err);
+    if (rc == 0) rc = take_box(t, name, n, err);
     if (rc == 0) rc = take_bytes(name, s, err);
-    if (rc == 0) take_strides(t, s);
+    if (rc == 0) take_strides(t, s, n);
     if (rc == 0) rc = take_data(t, name, s, err);
     if (rc == 0) rc = take_replica(t, name, s, err);
     return rc;
@@ -222,17 +228,42 @@ static int take_tensor(const struct bw_tensor *t, struct bwi_span name, struct b
 
 /* ---- adding what was checked ---- */
 
-/* A copy of a name that `names` holds from now on, with the number of its owner. */
-static int keep_name(struct bwi_map *names, struct bwi_span name, size_t number, char **ret, struct bw_error *err) {
-    char *copy = bwi_malloc(name.len + 1);
-    if (copy == NULL) return bwi_error_nomem(err, name.len + 1, "name");
-    memcpy(copy, name.ptr, name.len);
-    copy[name.len] = 0;
-    if (!bwi_map_put(names, bwi_span(copy, name.len), number, NULL, NULL)) {
-        bwi_free(copy);
+/* Room in a pile for `before` bytes and, behind them, a copy of a name that `names` holds from now on, with the number
+ * of its owner. */
+static int keep_name(struct bwi_pile *pile, struct bwi_map *names, struct bwi_span name, size_t before, size_t number,
+                     void **ret, struct bw_error *err) {
+    uint8_t *kept = bwi_pile_take(pile, before + name.len + 1);
+    if (kept == NULL) return bwi_error_nomem(err, before + name.len + 1, "name");
+    memcpy(kept + before, name.ptr, name.len);
+    kept[before + name.len] = 0;
+    if (!bwi_map_put(names, bwi_span(kept + before, name.len), number, NULL, NULL)) {
+        bwi_pile_rewind(pile, kept);
         return bwi_error_nomem(err, sizeof(struct bwi_map_slot), "map of names");
     }
-    *ret = copy;
+    *ret = kept;
+    return 0;
+}
+
+static const uint64_t *keep_numbers(uint64_t **at, const void *numbers, unsigned dims) {
+    uint64_t *kept = *at;
+    memcpy(kept, numbers, dims * sizeof *kept);
+    *at += dims;
+    return kept;
+}
+
+/* The name and the numbers, which were borrowed so far. */
+static int keep_tensor(struct bwi_description *d, struct bwi_span name, struct bwi_tensor_source *s,
+                       struct bw_error *err) {
+    void *kept = NULL;
+    const size_t bytes = 4 * s->dims * sizeof *s->shape;
+    const int rc = keep_name(&d->kept, &d->names, name, bytes, d->tensor_count, &kept, err);
+    if (rc < 0) return rc;
+    uint64_t *at = kept;
+    s->shape = keep_numbers(&at, s->shape, s->dims);
+    s->offset = keep_numbers(&at, s->offset, s->dims);
+    s->extent = keep_numbers(&at, s->extent, s->dims);
+    s->stride = (const int64_t *)keep_numbers(&at, s->stride, s->dims);
+    s->name = (const char *)at;
     return 0;
 }
 
@@ -255,7 +286,7 @@ static int add_tensor(struct bwi_description *d, struct bwi_span name, struct bw
     if (!bwi_vec_reserve((void **)&d->tensors, &d->tensor_cap, d->tensor_count + 1, sizeof *d->tensors)) {
         return bwi_error_nomem(err, sizeof *d->tensors, "description of a tensor");
     }
-    rc = keep_name(&d->names, name, d->tensor_count, &s->name, err);
+    rc = keep_tensor(d, name, s, err);
     if (rc < 0) return rc;
     d->tensors[d->tensor_count++] = *s;
     d->bytes = total;
@@ -308,8 +339,8 @@ static int forget_tensors(struct bwi_description *d, struct bw_error *err) {
     if (d->tensor_count < d->known_tensors) {
         const int rc = forget_names(&d->names, d->tensors, sizeof *d->tensors, d->tensor_count, err);
         if (rc < 0) return rc;
+        bwi_pile_rewind(&d->kept, d->tensors[d->tensor_count].shape);
     }
-    for (size_t i = d->tensor_count; i < d->known_tensors; i++) bwi_free(d->tensors[i].name);
     d->known_tensors = 0;
     d->version++;
     return 0;
@@ -319,8 +350,8 @@ static int forget_blobs(struct bwi_description *d, struct bw_error *err) {
     if (d->blob_count < d->known_blobs) {
         const int rc = forget_names(&d->blob_names, d->blobs, sizeof *d->blobs, d->blob_count, err);
         if (rc < 0) return rc;
+        bwi_pile_rewind(&d->blobs_kept, d->blobs[d->blob_count].name);
     }
-    for (size_t i = d->blob_count; i < d->known_blobs; i++) bwi_free(d->blobs[i].name);
     d->known_blobs = 0;
     d->version++;
     return 0;
@@ -335,17 +366,22 @@ static bool take_known(struct bwi_description *d, const struct bw_tensor *t) {
     return true;
 }
 
+static int add_new(struct bwi_description *d, const struct bw_tensor *t, struct bwi_span name, struct bw_error *err) {
+    struct numbers n = {0};
+    struct bwi_tensor_source s;
+    const int rc = take_tensor(t, name, &n, &s, err);
+    return rc < 0 ? rc : add_tensor(d, name, &s, err);
+}
+
 int bwi_description_tensor(struct bwi_description *d, const struct bw_tensor *t, struct bw_error *err) {
     struct bw_tensor given;
-    struct bwi_tensor_source s = {0};
     struct bwi_span name;
     int rc = read_struct(t, &given, err);
     if (rc == 0 && take_known(d, &given)) return 0;
     if (rc == 0 && d->known_tensors > 0) rc = forget_tensors(d, err);
     if (rc == 0) rc = check_name("tensor", given.name, &name, err);
     if (rc == 0) rc = check_new(&d->names, "tensor", name, err);
-    if (rc == 0) rc = take_tensor(&given, name, &s, err);
-    if (rc == 0) rc = add_tensor(d, name, &s, err);
+    if (rc == 0) rc = add_new(d, &given, name, err);
     return rc;
 }
 
@@ -377,8 +413,10 @@ static int add_blob(struct bwi_description *d, struct bwi_span name, struct bwi_
     if (!bwi_vec_reserve((void **)&d->blobs, &d->blob_cap, d->blob_count + 1, sizeof *d->blobs)) {
         return bwi_error_nomem(err, sizeof *d->blobs, "description of a blob");
     }
-    rc = keep_name(&d->blob_names, name, d->blob_count, &s->name, err);
+    void *kept = NULL;
+    rc = keep_name(&d->blobs_kept, &d->blob_names, name, 0, d->blob_count, &kept, err);
     if (rc < 0) return rc;
+    s->name = kept;
     d->blobs[d->blob_count++] = *s;
     d->bytes = total;
     d->version++;

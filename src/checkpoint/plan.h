@@ -5,27 +5,29 @@
 #define BWI_CHECKPOINT_PLAN_H
 
 #include "base/map.h"
+#include "base/pile.h"
 #include "format/content.h"
 #include "format/layout.h"
 #include "format/pack.h"
 #include <breakwater/save.h>
 
-/* The description, filled by the API call by call: owned copies of names, shapes, strides. */
+/* The description, filled by the API call by call. Names, shapes and strides are copies that it owns; those of a tensor
+ * lie together, and in the order of description, so that whoever walks over all tensors reads memory in one go. */
 struct bwi_tensor_source {
-    char *name;
-    uint8_t dtype, dims;
-    uint64_t shape[BWI_DIMS_MAX], offset[BWI_DIMS_MAX], extent[BWI_DIMS_MAX];
-    int64_t stride[BWI_DIMS_MAX]; /* bytes */
-    const uint8_t *data;          /* borrowed: element 0 of the box */
-    uint64_t bytes;               /* of the box */
-    uint32_t replica_index, replica_count;
+    const char *name;
+    const uint64_t *shape, *offset, *extent; /* dims of each */
+    const int64_t *stride;                   /* bytes */
+    const uint8_t *data;                     /* borrowed: element 0 of the box */
+    uint64_t bytes;                          /* of the box */
     uint64_t replica_group;
+    uint32_t replica_index, replica_count;
+    uint8_t dtype, dims;
     bool contiguous; /* the elements lie one behind the other, without gaps */
     bool device;     /* somebody else may write it while it is captured */
     bool mine;       /* this rank writes it; set by bwi_description_own */
 };
 struct bwi_blob_source {
-    char *name;
+    const char *name;
     const uint8_t *data; /* borrowed */
     uint64_t bytes;
 };
@@ -38,6 +40,7 @@ struct bwi_description {
         known_blobs;                  /* of the last description: those behind the counts are still there to be taken */
     uint64_t version;                 /* another one whenever something changes that a plan rests on */
     struct bwi_map names, blob_names; /* keys borrowed from the names */
+    struct bwi_pile kept, blobs_kept; /* what the sources point to, in their order */
     struct bwi_buf metadata;          /* canonical JSON, empty = none */
     uint64_t bytes;                   /* of all that was described */
 };

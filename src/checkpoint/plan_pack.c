@@ -86,7 +86,8 @@ static struct bwi_pack_entry part_entry(const struct bwi_plan *p, const struct p
     e.name = bwi_span_str(s->name);
     e.dtype = s->dtype;
     e.dims = s->dims;
-    memcpy(e.shape, s->extent, sizeof e.shape);
+    memset(e.shape, 0, sizeof e.shape);
+    memcpy(e.shape, s->extent, s->dims * sizeof *e.shape);
     return e;
 }
 

@@ -81,22 +81,37 @@ static inline void random_strides(uint64_t *rng, unsigned dims, size_t elem, con
     }
 }
 
-/* A tensor source on memory of its own, without a name. */
-static inline struct memory random_box(uint64_t *rng, struct bwi_tensor_source *ret) {
-    *ret = (struct bwi_tensor_source){0};
-    ret->dtype = (uint8_t)(1 + below(rng, BW_F8_E8M0));
-    ret->dims = (uint8_t)below(rng, 6);
-    const size_t elem = bw_dtype_bytes(ret->dtype);
-    for (unsigned d = 0; d < ret->dims; d++) {
+/* A tensor source with its numbers. A copy has to be bound again. */
+struct box {
+    struct bwi_tensor_source s;
+    uint64_t shape[BWI_DIMS_MAX], offset[BWI_DIMS_MAX], extent[BWI_DIMS_MAX];
+    int64_t stride[BWI_DIMS_MAX];
+};
+
+static inline void bind_box(struct box *b) {
+    b->s.shape = b->shape;
+    b->s.offset = b->offset;
+    b->s.extent = b->extent;
+    b->s.stride = b->stride;
+}
+
+/* On memory of its own, without a name. */
+static inline struct memory random_box(uint64_t *rng, struct box *ret) {
+    *ret = (struct box){0};
+    bind_box(ret);
+    ret->s.dtype = (uint8_t)(1 + below(rng, BW_F8_E8M0));
+    ret->s.dims = (uint8_t)below(rng, 6);
+    const size_t elem = bw_dtype_bytes(ret->s.dtype);
+    for (unsigned d = 0; d < ret->s.dims; d++) {
         ret->extent[d] = below(rng, 20) == 0 ? 0 : 1 + below(rng, 6);
         ret->offset[d] = below(rng, 3);
         ret->shape[d] = ret->offset[d] + ret->extent[d] + below(rng, 3);
     }
-    random_strides(rng, ret->dims, elem, ret->extent, ret->stride);
-    const struct memory m = memory_for(ret->dims, elem, ret->extent, ret->stride);
+    random_strides(rng, ret->s.dims, elem, ret->extent, ret->stride);
+    const struct memory m = memory_for(ret->s.dims, elem, ret->extent, ret->stride);
     fill_random(rng, m.ptr, m.bytes);
-    ret->data = m.ptr + m.first;
-    ret->bytes = elements(ret->dims, ret->extent) * elem;
+    ret->s.data = m.ptr + m.first;
+    ret->s.bytes = elements(ret->s.dims, ret->extent) * elem;
     return m;
 }
 

@@ -10,8 +10,9 @@ static void any_part_of_any_box_is_gathered_as_element_by_element(void **state) 
     (void)state;
     uint64_t rng = test_seed(11);
     for (int i = 0; i < CASES; i++) {
-        struct bwi_tensor_source s;
-        const struct memory m = random_box(&rng, &s);
+        struct box b;
+        const struct memory m = random_box(&rng, &b);
+        const struct bwi_tensor_source s = b.s;
         uint8_t *want = image_of(&s);
         for (int k = 0; k < 6; k++) {
             const uint64_t from = k == 0 ? 0 : below(&rng, s.bytes + 1);
@@ -29,26 +30,28 @@ static void any_part_of_any_box_is_gathered_as_element_by_element(void **state) 
 }
 
 /* Strides without aliases: in an expanded destination the last writer of an element is not of interest. */
-static void unalias(struct bwi_tensor_source *s, struct memory *m, uint64_t *rng) {
-    const size_t elem = bw_dtype_bytes(s->dtype);
+static void unalias(struct box *b, struct memory *m, uint64_t *rng) {
+    const unsigned dims = b->s.dims;
+    const size_t elem = bw_dtype_bytes(b->s.dtype);
     bool aliased = true;
     while (aliased) {
-        random_strides(rng, s->dims, elem, s->extent, s->stride);
+        random_strides(rng, dims, elem, b->extent, b->stride);
         aliased = false;
-        for (unsigned d = 0; d < s->dims; d++) aliased = aliased || (s->stride[d] == 0 && s->extent[d] > 1);
+        for (unsigned d = 0; d < dims; d++) aliased = aliased || (b->stride[d] == 0 && b->extent[d] > 1);
     }
     free(m->ptr);
-    *m = memory_for(s->dims, elem, s->extent, s->stride);
-    s->data = m->ptr + m->first;
+    *m = memory_for(dims, elem, b->extent, b->stride);
+    b->s.data = m->ptr + m->first;
 }
 
 static void any_part_of_any_box_is_scattered_and_nothing_else_is_touched(void **state) {
     (void)state;
     uint64_t rng = test_seed(12);
     for (int i = 0; i < CASES; i++) {
-        struct bwi_tensor_source s;
-        struct memory m = random_box(&rng, &s);
-        unalias(&s, &m, &rng);
+        struct box b;
+        struct memory m = random_box(&rng, &b);
+        unalias(&b, &m, &rng);
+        const struct bwi_tensor_source s = b.s;
         const size_t elem = bw_dtype_bytes(s.dtype);
         const struct bwi_strided d = {m.ptr + m.first, s.dims, (uint8_t)elem, s.extent, s.stride};
         const uint64_t from = below(&rng, s.bytes + 1);
@@ -58,11 +61,11 @@ static void any_part_of_any_box_is_scattered_and_nothing_else_is_touched(void **
         uint8_t *want = malloc(m.bytes + 1);
         memset(want, 0xcc, m.bytes);
         memset(m.ptr, 0xcc, m.bytes);
-        for (uint64_t b = from; b < from + n; b++) {
+        for (uint64_t k = from; k < from + n; k++) {
             uint64_t index[BWI_DIMS_MAX];
-            unravel(s.dims, s.extent, b / elem, index);
-            const int64_t at = element_offset(s.dims, index, s.stride) + (int64_t)(b % elem);
-            want[(int64_t)m.first + at] = src[b - from];
+            unravel(s.dims, s.extent, k / elem, index);
+            const int64_t at = element_offset(s.dims, index, s.stride) + (int64_t)(k % elem);
+            want[(int64_t)m.first + at] = src[k - from];
         }
         bwi_scatter(&d, from, n, src);
         assert_memory_equal(m.ptr, want, m.bytes);
@@ -87,8 +90,10 @@ static void bits_come_through_as_they_are(void **state) {
     (void)state;
     /* Signalling and quiet NaN with payloads, -0.0, denormals; every second one, so that nothing is one memcpy. */
     const uint32_t bits[] = {0x7f800001, 0, 0xffc12345, 0, 0x80000000, 0, 0x00000001, 0, 0x7fbfffff, 0};
-    struct bwi_tensor_source s = {
-        .dtype = BW_F32, .dims = 1, .extent = {5}, .stride = {8}, .data = (const uint8_t *)bits, .bytes = 20};
+    const uint64_t extent[] = {5};
+    const int64_t stride[] = {8};
+    const struct bwi_tensor_source s = {
+        .dtype = BW_F32, .dims = 1, .extent = extent, .stride = stride, .data = (const uint8_t *)bits, .bytes = 20};
     uint32_t got[5];
     bwi_gather(&s, 0, sizeof got, (uint8_t *)got);
     for (size_t i = 0; i < 5; i++) assert_int_equal(got[i], bits[2 * i]);
@@ -101,10 +106,12 @@ static void bits_come_through_as_they_are(void **state) {
 static void sixteen_dimensions_work(void **state) {
     (void)state;
     uint64_t rng = test_seed(13);
-    struct bwi_tensor_source s = {.dtype = BW_I16, .dims = BWI_DIMS_MAX};
-    for (unsigned d = 0; d < BWI_DIMS_MAX; d++) s.extent[d] = d % 3 == 0 ? 2 : 1 + d % 2;
+    uint64_t extent[BWI_DIMS_MAX];
+    int64_t stride[BWI_DIMS_MAX];
+    struct bwi_tensor_source s = {.dtype = BW_I16, .dims = BWI_DIMS_MAX, .extent = extent, .stride = stride};
+    for (unsigned d = 0; d < BWI_DIMS_MAX; d++) extent[d] = d % 3 == 0 ? 2 : 1 + d % 2;
     for (int i = 0; i < 20; i++) {
-        random_strides(&rng, s.dims, 2, s.extent, s.stride);
+        random_strides(&rng, s.dims, 2, extent, stride);
         const struct memory m = memory_for(s.dims, 2, s.extent, s.stride);
         fill_random(&rng, m.ptr, m.bytes);
         s.data = m.ptr + m.first;
@@ -122,8 +129,10 @@ static void sixteen_dimensions_work(void **state) {
 static void expanded_memory_may_be_larger_than_any_machine(void **state) {
     (void)state;
     const uint64_t value = 0x1122334455667788;
+    const uint64_t extent[] = {1 << 30, 1 << 28};
+    const int64_t stride[] = {0, 0};
     const struct bwi_tensor_source s = {
-        .dtype = BW_U64, .dims = 2, .extent = {1 << 30, 1 << 28}, .data = (const uint8_t *)&value};
+        .dtype = BW_U64, .dims = 2, .extent = extent, .stride = stride, .data = (const uint8_t *)&value};
     uint8_t got[64];
     bwi_gather(&s, (UINT64_C(1) << 61) - 61, 61, got);
     for (unsigned i = 0; i < 61; i++) assert_int_equal(got[60 - i], ((const uint8_t *)&value)[7 - i % 8]);
@@ -149,7 +158,10 @@ static void rows_are_copied_at_any_distance(void **state) {
 static void a_chunk_has_zeros_between_its_pieces_and_each_piece_its_hash(void **state) {
     (void)state;
     const uint8_t a[3] = {1, 2, 3}, b[6] = {4, 5, 6, 7, 8, 9};
-    const struct bwi_tensor_source t = {.dtype = BW_U8, .dims = 1, .extent = {3}, .stride = {1}, .data = a, .bytes = 3};
+    const uint64_t extent[] = {3};
+    const int64_t stride[] = {1};
+    const struct bwi_tensor_source t = {
+        .dtype = BW_U8, .dims = 1, .extent = extent, .stride = stride, .data = a, .bytes = 3};
     const struct bwi_blob_source blob = {NULL, b, 6};
     struct bwi_item_source items[] = {{&t, NULL}, {NULL, &blob}};
     struct bwi_piece pieces[] = {{0, 0, 0, 3, 4098}, {1, 2, 2, 4, 4105}};

@@ -599,6 +599,22 @@ static void from_the_first_difference_on_all_is_checked_anew(void **state) {
     assert_int_equal(bwi_alloc_live(), 0);
 }
 
+static void assert_same_source(const struct bwi_tensor_source *a, const struct bwi_tensor_source *b) {
+    struct bwi_tensor_source like_b = *a;
+    assert_string_equal(a->name, b->name);
+    assert_int_equal(a->dims, b->dims);
+    assert_memory_equal(a->shape, b->shape, a->dims * sizeof *a->shape);
+    assert_memory_equal(a->offset, b->offset, a->dims * sizeof *a->offset);
+    assert_memory_equal(a->extent, b->extent, a->dims * sizeof *a->extent);
+    assert_memory_equal(a->stride, b->stride, a->dims * sizeof *a->stride);
+    like_b.name = b->name;
+    like_b.shape = b->shape;
+    like_b.offset = b->offset;
+    like_b.extent = b->extent;
+    like_b.stride = b->stride;
+    assert_memory_equal(&like_b, b, offsetof(struct bwi_tensor_source, mine));
+}
+
 /* One member after the other is another one: it is noticed, and what is there then is what was said. */
 static void no_difference_is_overlooked(void **state) {
     (void)state;
@@ -623,9 +639,7 @@ static void no_difference_is_overlooked(void **state) {
         if (k == 8) t.replica_count = 2, t.replica_index = 1, t.replica_group = 5;
         assert_ok(bwi_description_tensor(&d, &t, &err), &err);
         assert_ok(bwi_description_tensor(&fresh, &t, &err), &err);
-        d.tensors[0].name = (bwi_free(d.tensors[0].name), fresh.tensors[0].name);
-        assert_memory_equal(&d.tensors[0], &fresh.tensors[0], sizeof d.tensors[0]);
-        d.tensors[0].name = NULL;
+        assert_same_source(&d.tensors[0], &fresh.tensors[0]);
         bwi_description_fini(&d);
         bwi_description_fini(&fresh);
     }

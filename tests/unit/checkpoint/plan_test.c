@@ -55,7 +55,7 @@ static bool is_named(const struct bwi_pack_entry *e, const char *name) {
 
 struct world {
     struct bwi_description d;
-    struct bwi_tensor_source sources[MOST];
+    struct box boxes[MOST];
     struct memory memories[MOST];
     size_t count;
     uint8_t blobs[3][70000];
@@ -77,13 +77,14 @@ static void add_random(struct world *w, uint64_t *rng) {
     char name[64];
     name_of(rng, i, name, sizeof name);
     if (i > 0 && below(rng, 4) == 0) {
-        w->sources[i] = w->sources[below(rng, i)];
+        w->boxes[i] = w->boxes[below(rng, i)];
+        bind_box(&w->boxes[i]);
         w->memories[i] = (struct memory){NULL, 0, 0};
-        if (below(rng, 2) == 0 && w->sources[i].dims > 0 && w->sources[i].extent[0] > 0) w->sources[i].extent[0]--;
+        if (below(rng, 2) == 0 && w->boxes[i].s.dims > 0 && w->boxes[i].extent[0] > 0) w->boxes[i].extent[0]--;
     } else {
-        w->memories[i] = random_box(rng, &w->sources[i]);
+        w->memories[i] = random_box(rng, &w->boxes[i]);
     }
-    struct bw_tensor t = tensor_of(&w->sources[i], name);
+    struct bw_tensor t = tensor_of(&w->boxes[i].s, name);
     t.replica_count = below(rng, 4) == 0 ? 2 : 0;
     assert_ok(bwi_description_tensor(&w->d, &t, &err), &err);
 }
