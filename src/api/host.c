@@ -39,9 +39,10 @@ static int open_parts(const struct bwi_host_options *o, struct bwi_host *h, stru
                                       .urgent_threads = o->touch ? capture : 0,
                                       .nice = (int)o->nice,
                                       .backend = (enum bw_io_backend)o->io_backend};
-    int rc = bwi_io_open(&io, &h->io, err);
+    /* The budget comes first: it is the largest, and what is short is best told by its name. */
+    int rc = bwi_arena_open(o->memory_budget_bytes, o->touch ? bwi_os_cpus() : 0, &h->arena, err);
+    if (rc == 0) rc = bwi_io_open(&io, &h->io, err);
     if (rc == 0) rc = bwi_loop_open(bwi_env_system(), h->io, &h->loop, err);
-    if (rc == 0) rc = bwi_arena_open(o->memory_budget_bytes, o->touch ? bwi_os_cpus() : 0, &h->arena, err);
     if (rc < 0) return rc;
     if (o->touch) bwi_arena_register(h->arena, h->io);
     bwi_context_init(&h->ctx, h->loop);

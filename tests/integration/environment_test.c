@@ -337,7 +337,7 @@ static int with_little_address_space(void *arg, unsigned i) {
     struct bw_options o = options_of(p, "small", 0, 1);
     struct bw_error err = BW_ERROR_INIT;
     struct bw_checkpointer *ck = NULL;
-    limit(RLIMIT_AS, 192 * MIB);
+    limit(RLIMIT_AS, 96 * MIB);
     o.memory_budget_bytes = 256 * MIB;
     must_fail(bw_checkpointer_open(&o, &ck, &err), BW_E_NOMEM, &err, "268435456");
     return 0;
