@@ -66,7 +66,7 @@ static int open_on(const struct bwi_cpus *cpus, const struct bwi_host_options *o
 }
 
 int bwi_host_open(const struct bwi_host_options *o, struct bwi_host *ret, struct bw_error *err) {
-    *ret = (struct bwi_host){.process = bwi_os_process()};
+    *ret = (struct bwi_host){.process = bwi_os_process(), .birthmark = bwi_os_birthmark()};
     int rc = o->cpus ? open_on(o->cpus, o, ret, err) : open_parts(o, ret, err);
     if (rc < 0) bwi_host_close(ret);
     return rc;
@@ -79,10 +79,12 @@ void bwi_host_close(struct bwi_host *h) {
     bwi_arena_close(h->arena);
     bwi_loop_close(h->loop);
     bwi_io_close(h->io);
+    bwi_os_birthmark_free(h->birthmark);
     *h = (struct bwi_host){0};
 }
 
 bool bwi_host_is_here(const struct bwi_host *h) {
+    if (h->birthmark != NULL) return *h->birthmark != 0;
     return h->process == 0 || h->process == bwi_os_process();
 }
 

@@ -29,7 +29,8 @@ struct bwi_host {
     struct bwi_loop *loop;
     struct bwi_arena *arena;
     struct bwi_context ctx;
-    uint64_t process;        /* that opened it; 0: none did */
+    uint64_t process;                   /* that opened it; 0: none did */
+    const volatile uint32_t *birthmark; /* of that process; NULL: it is asked for its number */
     struct bwi_pulse *pulse; /* of what bwi_block_on runs; NULL: nobody asks. It lies outside, for others read it */
 };
 

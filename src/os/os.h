@@ -138,8 +138,14 @@ void bwi_os_fault_at(struct bwi_os_fault *f, uint64_t n, uint64_t repeat, uint32
 uint64_t bwi_os_fault_fired(const struct bwi_os_fault *f);                        /* how often a fault was delivered */
 uint64_t bwi_os_fault_count(const struct bwi_os_fault *f, enum bwi_os_call call); /* calls of a kind since the start */
 
-/* This process, as bwi_host_check tells a forked child from the one that made a handle. */
+/* This process, as bwi_host_check tells a forked child from the one that made a handle. A system call. */
 uint64_t bwi_os_process(void);
+/* The same without a system call: a word on a page of its own, 1 here and 0 in every child that has a copy of this
+ * memory, because the kernel wipes the page, however the child was made. A child that shares the memory itself (vfork,
+ * CLONE_VM) sees 1, and is right: whoever serves the parent there serves it too. NULL: the kernel cannot, or there is
+ * no memory. */
+const volatile uint32_t *bwi_os_birthmark(void);
+void bwi_os_birthmark_free(const volatile uint32_t *mark);
 /* The host's name, "unknown" where the kernel does not say. */
 void bwi_os_hostname(char *buf, size_t buf_bytes);
 /* Resident set and huge pages of this process, in bytes; 0 where /proc is not there. */

@@ -6,10 +6,32 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 uint64_t bwi_os_process(void) {
     return (uint64_t)getpid();
+}
+
+static size_t page_bytes(void) {
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+const volatile uint32_t *bwi_os_birthmark(void) {
+    const size_t bytes = page_bytes();
+    uint32_t *mark = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mark == MAP_FAILED) return NULL;
+    /* Some emulators of a kernel agree to every advice, one that does not exist included. */
+    if (madvise(mark, bytes, MADV_WIPEONFORK) == 0 && madvise(mark, bytes, -1) != 0) {
+        *mark = 1;
+        return mark;
+    }
+    (void)munmap(mark, bytes);
+    return NULL;
+}
+
+void bwi_os_birthmark_free(const volatile uint32_t *mark) {
+    if (mark != NULL) (void)munmap((void *)(uintptr_t)mark, page_bytes());
 }
 
 void bwi_os_hostname(char *buf, size_t buf_bytes) {

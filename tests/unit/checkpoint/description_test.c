@@ -615,6 +615,31 @@ static void assert_same_source(const struct bwi_tensor_source *a, const struct b
     assert_memory_equal(&like_b, b, offsetof(struct bwi_tensor_source, mine));
 }
 
+/* A state that changes at each save does not grow. */
+static void what_is_forgotten_gives_its_memory_back(void **state) {
+    (void)state;
+    struct bwi_description d;
+    struct bw_error err = BW_ERROR_INIT;
+    bwi_description_init(&d);
+    long live = 0;
+    for (unsigned save = 0; save < 200; save++) {
+        for (unsigned i = 0; i < 100; i++) {
+            char name[64];
+            snprintf(name, sizeof name, "w%u of %u", i, i < 3 ? 0 : save % 10);
+            const uint64_t shape[] = {2, 2};
+            const struct bw_tensor t = plain(name, 2, shape);
+            assert_ok(bwi_description_tensor(&d, &t, &err), &err);
+            snprintf(name, sizeof name, "blob %u of %u", i, save % 10);
+            assert_ok(bwi_description_blob(&d, name, memory, i, &err), &err);
+        }
+        bwi_description_reset(&d);
+        if (save == 0) live = bwi_alloc_live();
+        assert_int_equal(bwi_alloc_live(), live);
+    }
+    bwi_description_fini(&d);
+    assert_int_equal(bwi_alloc_live(), 0);
+}
+
 /* One member after the other is another one: it is noticed, and what is there then is what was said. */
 static void no_difference_is_overlooked(void **state) {
     (void)state;
@@ -690,6 +715,7 @@ int main(void) {
         cmocka_unit_test(metadata_for_which_the_parser_has_no_memory_is_no_bad_metadata),
         cmocka_unit_test(what_was_described_before_is_taken_without_any_allocation),
         cmocka_unit_test(from_the_first_difference_on_all_is_checked_anew),
+        cmocka_unit_test(what_is_forgotten_gives_its_memory_back),
         cmocka_unit_test(no_difference_is_overlooked),
         cmocka_unit_test(a_hundred_thousand_tensors_are_quick),
     };

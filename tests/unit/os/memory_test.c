@@ -6,11 +6,14 @@
 #include "test.h"
 #include <errno.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/utsname.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define MIB ((size_t)1 << 20)
@@ -173,6 +176,40 @@ static void the_cpus_are_those_this_process_may_run_on(void **state) {
     assert_int_equal(cpus, 1);
 }
 
+static void ends_with(pid_t child, int code) {
+    int status = 0;
+    assert_true(child > 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), code);
+}
+
+/* By fork(), by the system call alone, which no handler of the C library sees, and a child's child. */
+static void a_birthmark_is_there_in_its_own_process_only(void **state) {
+    (void)state;
+    const volatile uint32_t *mark = bwi_os_birthmark();
+    assert_non_null(mark);
+    assert_int_equal(*mark, 1);
+    pid_t child = fork();
+    if (child == 0) {
+        const pid_t second = fork();
+        if (second == 0) _exit(*mark == 0 ? 7 : 1);
+        int status = 0;
+        (void)waitpid(second, &status, 0);
+        _exit(*mark == 0 && WEXITSTATUS(status) == 7 ? 7 : 1);
+    }
+    ends_with(child, 7);
+    child = (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+    if (child == 0) _exit(*mark == 0 ? 7 : 1);
+    ends_with(child, 7);
+    child = vfork(); /* shares the memory */
+    if (child == 0) _exit(*mark == 1 ? 7 : 1);
+    ends_with(child, 7);
+    assert_int_equal(*mark, 1);
+    bwi_os_birthmark_free(mark);
+    bwi_os_birthmark_free(NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_is_rounded_up_aligned_and_untouched),
@@ -183,6 +220,7 @@ int main(void) {
         cmocka_unit_test(the_resident_set_grows_by_what_is_touched),
         cmocka_unit_test(the_host_has_a_name_that_is_cut_to_fit),
         cmocka_unit_test(the_cpus_are_those_this_process_may_run_on),
+        cmocka_unit_test(a_birthmark_is_there_in_its_own_process_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
