@@ -5,14 +5,19 @@
 #include <stdint.h>
 #include <string.h>
 
-#define SHORT ((size_t)64 << 10)
-
 #ifdef __x86_64__
 #include <immintrin.h>
 
 #define LINE  ((size_t)64)
 #define PAGE  ((size_t)4096)
 #define PAGES ((size_t)4)
+#define SHORT PAGE /* below, reading what is overwritten costs less than waiting for the stores */
+
+/* How lines go past the caches: of PAGES pages in turn, or of `bytes` bytes one after the other. */
+struct way {
+    void (*pages)(uint8_t *dst, const uint8_t *src);
+    void (*lines)(uint8_t *dst, const uint8_t *src, size_t bytes);
+};
 
 __attribute__((target("avx"))) static void line_avx(uint8_t *dst, const uint8_t *src) {
     const __m256i low = _mm256_loadu_si256((const __m256i *)(const void *)src);
@@ -24,6 +29,10 @@ __attribute__((target("avx"))) static void line_avx(uint8_t *dst, const uint8_t 
 __attribute__((target("avx"))) static void pages_avx(uint8_t *dst, const uint8_t *src) {
     for (size_t at = 0; at < PAGE; at += LINE)
         for (size_t page = 0; page < PAGES; page++) line_avx(dst + page * PAGE + at, src + page * PAGE + at);
+}
+
+__attribute__((target("avx"))) static void lines_avx(uint8_t *dst, const uint8_t *src, size_t bytes) {
+    for (size_t at = 0; at < bytes; at += LINE) line_avx(dst + at, src + at);
 }
 
 static void line_sse2(uint8_t *dst, const uint8_t *src) {
@@ -38,12 +47,21 @@ static void pages_sse2(uint8_t *dst, const uint8_t *src) {
         for (size_t page = 0; page < PAGES; page++) line_sse2(dst + page * PAGE + at, src + page * PAGE + at);
 }
 
-static void copy(uint8_t *dst, const uint8_t *src, size_t n, void (*pages)(uint8_t *, const uint8_t *)) {
+static void lines_sse2(uint8_t *dst, const uint8_t *src, size_t bytes) {
+    for (size_t at = 0; at < bytes; at += LINE) line_sse2(dst + at, src + at);
+}
+
+static const struct way avx = {pages_avx, lines_avx}, sse2 = {pages_sse2, lines_sse2};
+
+static void copy(uint8_t *dst, const uint8_t *src, size_t n, const struct way *way) {
     if (n >= SHORT) {
         const size_t head = (size_t)(-(uintptr_t)dst & (LINE - 1));
         memcpy(dst, src, head);
         size_t at = head;
-        for (; n - at >= PAGES * PAGE; at += PAGES * PAGE) pages(dst + at, src + at);
+        for (; n - at >= PAGES * PAGE; at += PAGES * PAGE) way->pages(dst + at, src + at);
+        const size_t lines = (n - at) & ~(LINE - 1);
+        way->lines(dst + at, src + at, lines);
+        at += lines;
         _mm_sfence();
         dst += at;
         src += at;
@@ -53,11 +71,11 @@ static void copy(uint8_t *dst, const uint8_t *src, size_t n, void (*pages)(uint8
 }
 
 void bwi_copy_past_cache(void *dst, const void *src, size_t n) {
-    copy(dst, src, n, __builtin_cpu_supports("avx") ? pages_avx : pages_sse2);
+    copy(dst, src, n, __builtin_cpu_supports("avx") ? &avx : &sse2);
 }
 
 void bwi_copy_past_cache_baseline(void *dst, const void *src, size_t n) {
-    copy(dst, src, n, pages_sse2);
+    copy(dst, src, n, &sse2);
 }
 
 #else

@@ -32,7 +32,8 @@ static void lengths_around_every_edge_are_copied(void **state) {
     (void)state;
     uint8_t *pattern = malloc(MOST);
     fill(pattern, MOST, 7);
-    const size_t edges[] = {0, 1, 63, 64, 4096, 65535, 65536, 65537, 65536 + 63, 81920, 98304, MOST - 1, MOST};
+    const size_t edges[] = {0,    1,     63,    64,    4095,  4096,  4097,  4159,     4160,
+                            8192, 16383, 16384, 16447, 16448, 65599, 98304, MOST - 1, MOST};
     for (size_t i = 0; i < sizeof edges / sizeof *edges; i++) check(pattern, edges[i], 0, 0);
     free(pattern);
 }
@@ -44,7 +45,7 @@ static void alignments_of_either_side_do_not_matter(void **state) {
     const size_t offsets[] = {0, 1, 15, 16, 17, 31, 32, 33, 63};
     for (size_t i = 0; i < sizeof offsets / sizeof *offsets; i++)
         for (size_t j = 0; j < sizeof offsets / sizeof *offsets; j++)
-            check(pattern, 65536 + 4096 * 4 + 1234 + i, offsets[i], offsets[j]);
+            for (size_t n = 4096; n < MOST - 4096; n *= 3) check(pattern, n + 1234 + i, offsets[i], offsets[j]);
     free(pattern);
 }
 
