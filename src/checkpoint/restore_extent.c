@@ -14,7 +14,8 @@ static const struct bwi_restore_pair *first_pair(const struct bwi_restore_job *j
 }
 
 #define RUN_BYTES (UINT64_C(4) << 20)
-#define RUN_GAP   BWI_PACK_ALIGN /* the pad between two items of a pack */
+#define AIM_BYTES ((size_t)16 << 10) /* of an extent: to copy a smaller one costs less than a call of its own */
+#define RUN_GAP   BWI_PACK_ALIGN     /* the pad between two items of a pack */
 
 /* As many as are read at once fit into the budget. */
 static uint64_t run_bytes(const struct bwi_restore_call *c) {
@@ -145,15 +146,6 @@ static void granted(struct bwi_arena_wait *w) {
     bwi_task_wake(&j->c->task);
 }
 
-/* Where all of the one extent belongs in a row. NULL: it is cut up, or wanted twice, or packed. */
-static uint8_t *straight_place(const struct bwi_restore_job *j) {
-    const struct bwi_restore_pair *p = first_pair(j);
-    if (j->count > 1 || j->extent.place->codec != BWI_CODEC_RAW) return NULL;
-    const struct bwi_restore_hit *h = &j->c->w->hits[p->hit];
-    const struct bwi_restore_want *x = &j->c->w->wants[h->want];
-    return bwi_intersect_whole(h->box_offset, h->box_extent, p->item_offset, j->extent.raw_bytes, x->offset, &x->to);
-}
-
 static uint64_t end_of_all(const struct bwi_restore_job *j, const struct bwi_placement *p) {
     uint64_t end = 0;
     for (size_t i = j->first; i < j->first + j->count; i++)
@@ -182,7 +174,7 @@ static bool set_place(struct bwi_restore_job *j) {
     j->extent = bwi_restore_extent_at(j, j->first);
     j->pack = bwi_pack_key_of(p, j->extent.place->pack);
     j->to = end_of_all(j, p);
-    j->straight = straight_place(j);
+    j->straight = j->several ? NULL : bwi_restore_row(j, j->first, &j->extent);
     j->uncached = false;
     const size_t need = buffer_bytes(j);
     const uint64_t budget = bwi_arena_budget(j->c->r->ctx->arena);
@@ -215,6 +207,7 @@ static void begin_read(struct bwi_restore_job *j, uint64_t from, uint8_t *to, si
     op->may_decline = j->into_caller;
     op->room_bytes = room_bytes;
     op->look = bwi_restore_look;
+    op->aim = j->several && op->bytes / j->count >= AIM_BYTES ? bwi_restore_aim : NULL;
     bwi_call_submit(&j->call, &c->task, c->r->ctx->tier[j->tier]);
 }
 

@@ -155,7 +155,8 @@ struct bwi_restore_job {
     /* the worker's */
     struct bwi_xxh_state hash; /* of the one extent, as far as its bytes have come */
     uint64_t hashed;
-    size_t at; /* of a run: the first pair whose extent is not checked yet */
+    size_t at;  /* of a run: the first pair whose extent is not checked yet */
+    bool aimed; /* of a run: what belongs in a row went there at once */
     int verdict;
     char why[BWI_EXTENT_WHY_BYTES];
     uint64_t stored_bytes, raw_bytes; /* of what was sound */
@@ -275,6 +276,9 @@ void bwi_restore_job_drop(struct bwi_restore_job *j); /* when nothing of it is i
 /* restore_check.c: on a worker. */
 struct bwi_extent bwi_restore_extent_at(const struct bwi_restore_job *j, size_t pair);
 void bwi_restore_check_begin(struct bwi_restore_job *j);
+/* Where all of the extent of `pair` belongs in a row. NULL: it is cut up, or wanted twice, or packed. */
+uint8_t *bwi_restore_row(const struct bwi_restore_job *j, size_t pair, const struct bwi_extent *x);
+uint8_t *bwi_restore_aim(struct bwi_store_op *op, size_t at, size_t *bytes);        /* of a run's call */
 void bwi_restore_look(struct bwi_store_op *op, const uint8_t *piece, size_t bytes); /* of a job's call */
 void bwi_restore_check(struct bwi_restore_job *j);                                  /* fills what is the worker's */
 /* restore_open.c: packs that are kept open. NULL: read without a handle. */

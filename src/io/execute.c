@@ -3,12 +3,13 @@
 #include "io/engine.h"
 #include <errno.h>
 
+/* What is left at the end of a file is no whole block, which a read past the page cache may be refused for. */
 static int64_t read_all(struct bwi_os *os, const struct bwi_io_req *req) {
     size_t got = 0;
     while (got < req->bytes) {
         int64_t n = os->pread(os, req->fd, (uint8_t *)req->buf + got, req->bytes - got, req->offset + got);
+        if (n == 0 || (n == -EINVAL && got > 0)) break;
         if (n < 0) return n;
-        if (n == 0) break;
         got += (size_t)n;
     }
     return (int64_t)got;

@@ -128,6 +128,8 @@ static int64_t system_pread(struct bwi_os *os, int fd, void *buf, size_t n, uint
     while (done < n) {
         ssize_t got;
         RESTART(got, pread(fd, (char *)buf + done, n - done, (off_t)(offset + done)));
+        if (got < 0 && errno == EINVAL && done > 0)
+            break; /* past the page cache the rest at the end is no whole block */
         if (got < 0) return -errno;
         if (got == 0) break;
         done += (size_t)got;

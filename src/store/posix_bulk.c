@@ -16,16 +16,18 @@
 
 /* ---- on a worker ---- */
 
-static int64_t read_pieces(struct bwi_store_op *op, int fd) {
+/* From a disk, or over a network, all of it is asked for at once. */
+static int64_t read_pieces(struct bwi_store_op *op, int fd, bool in_cache) {
     struct bwi_os *os = bwi_posix_of(op)->os;
-    uint8_t *const buf = op->buf;
+    const size_t piece = in_cache ? PIECE : op->bytes;
     size_t got = 0;
     while (got < op->bytes) {
-        const size_t want = bwi_min_u64(op->bytes - got, PIECE);
-        const int64_t n = os->pread(os, fd, buf + got, want, op->offset + got);
+        size_t want = bwi_min_u64(op->bytes - got, piece);
+        uint8_t *to = op->aim != NULL && in_cache ? op->aim(op, got, &want) : (uint8_t *)op->buf + got;
+        const int64_t n = os->pread(os, fd, to, want, op->offset + got);
         if (n < 0) return n;
         if (op->look != NULL) {
-            op->look(op, buf + got, (size_t)n);
+            op->look(op, to, (size_t)n);
             op->looked += (size_t)n;
         }
         got += (size_t)n;
@@ -72,9 +74,10 @@ static void aim(struct bwi_store_op *op, int fd) {
 static void read_open(struct bwi_store_op *op, int fd) {
     struct bwi_os *os = bwi_posix_of(op)->os;
     const int64_t cached = cached_bytes(op, fd);
-    if (!is_in_cache(op, cached)) aim(op, fd);
+    const bool in_cache = is_in_cache(op, cached);
+    if (!in_cache) aim(op, fd);
     if (op->direct_room > 0 || op->declined) return;
-    op->req.result = read_pieces(op, fd);
+    op->req.result = read_pieces(op, fd, in_cache);
     if (cached == 0) (void)os->advise_done(os, fd, op->offset, op->bytes);
 }
 
@@ -143,14 +146,13 @@ static bool came_past(struct bwi_posix *p, struct bwi_store_op *op, struct bwi_s
     if (n == -EINVAL || n == -EFAULT) return go_on(p, op, h->fd, op->bytes);
     if (n < 0) return false;
     op->direct_bytes = bwi_min_u64((uint64_t)n, op->bytes);
-    const bool ended = (size_t)n < op->direct_room || op->direct_bytes == op->bytes;
-    return !ended && go_on(p, op, h->fd, op->bytes - (size_t)op->direct_bytes);
+    return op->direct_bytes < op->bytes && go_on(p, op, h->fd, op->bytes - (size_t)op->direct_bytes);
 }
 
 bool bwi_posix_bulk_goes_on(struct bwi_posix *p, struct bwi_store_op *op) {
     if (op->req.kind == BWI_IO_CALL) return called(p, op);
     struct bwi_store_handle *h = *op->handle;
-    if (op->req.fd == h->direct.fd && came_past(p, op, h)) return true;
-    if (op->req.result >= 0 && op->req.fd != h->direct.fd) op->req.result += (int64_t)op->direct_bytes;
+    if (op->req.fd == h->direct.fd) return came_past(p, op, h);
+    if (op->req.result >= 0) op->req.result += (int64_t)op->direct_bytes;
     return false;
 }

@@ -131,6 +131,9 @@ struct bwi_store_op {
      * shown. NULL: nobody looks. */
     void (*look)(struct bwi_store_op *op, const uint8_t *piece, size_t bytes);
     size_t looked; /* out */
+    /* bulk: where the bytes from `at` on go instead of buf + at, if they arrive piece by piece: the next ones that are
+     * not looked at yet. It may ask for fewer. NULL: to buf. */
+    uint8_t *(*aim)(struct bwi_store_op *op, size_t at, size_t *bytes);
     bool declined; /* out: no error, and nothing was read */
     /* out */
     enum bwi_store_outcome outcome;

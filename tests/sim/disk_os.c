@@ -16,6 +16,7 @@ struct disk_file {
     struct disk_inode *inode; /* NULL: free */
     struct disk *disk;
     uint64_t generation;
+    bool direct; /* past the page cache */
 };
 
 struct disk_process {
@@ -222,12 +223,38 @@ static int sim_open_lock(struct bwi_os *os, int dirfd, const char *path) {
     return fd == -ENOENT ? sim_open_new(os, dirfd, path) : fd;
 }
 
+static int sim_open_direct(struct bwi_os *os, int fd, bool write) {
+    struct disk_inode *f = NULL;
+    struct disk_file *file = NULL;
+    (void)write;
+    int rc = inode_at(os, fd, BWI_OS_FILE, &f);
+    if (rc == 0) rc = open_inode(process_of(os), f);
+    if (rc >= 0 && file_at(os, rc, &file) == 0) file->direct = true;
+    return rc;
+}
+
 /* --- bytes ---- */
+
+/* Nothing of a third of all blocks, so that both ways of reading are gone. */
+static int64_t sim_cached(struct bwi_os *os, int fd, uint64_t offset, uint64_t bytes) {
+    struct disk_inode *f = NULL;
+    const int rc = inode_at(os, fd, BWI_OS_FILE, &f);
+    if (rc != 0) return rc;
+    return offset / BWI_OS_DIRECT_ALIGN % 3 == 0 ? 0 : (int64_t)bytes;
+}
+
+/* Past the page cache it is as strict as any, at the end of a file too. */
+static bool is_refused(struct bwi_os *os, int fd, const void *buf, size_t n, uint64_t offset) {
+    struct disk_file *file = NULL;
+    if (file_at(os, fd, &file) != 0 || !file->direct) return false;
+    return ((uintptr_t)buf | n | offset) % BWI_OS_DIRECT_ALIGN != 0;
+}
 
 static int64_t sim_pread(struct bwi_os *os, int fd, void *buf, size_t n, uint64_t offset) {
     struct disk_inode *f = NULL;
     const int rc = inode_at(os, fd, BWI_OS_FILE, &f);
     if (rc != 0) return rc;
+    if (is_refused(os, fd, buf, n, offset)) return -EINVAL;
     if (offset >= f->now.len) return 0;
     const size_t there = f->now.len - offset < n ? f->now.len - (size_t)offset : n;
     memcpy(buf, f->now.ptr + offset, there);
@@ -461,6 +488,8 @@ static const struct bwi_os sim_table = {
     .open_dir = sim_open_dir,
     .open_read = sim_open_read,
     .open_new = sim_open_new,
+    .open_direct = sim_open_direct,
+    .cached = sim_cached,
     .open_lock = sim_open_lock,
     .close = sim_close,
     .pread = sim_pread,

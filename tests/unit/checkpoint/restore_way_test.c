@@ -72,22 +72,36 @@ static void of_a_run_only_what_is_damaged_comes_from_another_tier(void **state) 
 }
 
 /* In a directory, out of the page cache: a store that shows the bytes in several pieces. */
-static void a_run_is_checked_as_it_comes(void **state) {
-    (void)state;
+static void run_in_a_directory(uint64_t bytes, bool damaged) {
     struct world w;
     struct fixture f;
     struct reader x;
+    struct bwi_group_meta m;
     world_open_dirs(&w, NULL, BWI_ARENA_MIN_BYTES);
-    make_many(&f, &w, 30000);
+    make_many(&f, &w, bytes);
     f.extent_bytes = 64 * KIB;
     f.pack_bytes = 2 * MIB;
     open_saved(&w, &f, &x);
+    fixture_meta(&f, 0, BWI_TIER_LOCAL, &m);
+    const struct bwi_key pack = bwi_pack_key_of(&m.placement, 0);
+    const uint64_t at = m.placement.places[7].offset + bytes / 2;
+    bwi_group_meta_fini(&m);
+    if (damaged) fixture_damage(&w, BWI_TIER_LOCAL, pack.s, FIXTURE_FLIP, at);
     assert_ok(reader_all(&x), &x.error);
     const struct bw_restore_stats *s = bwi_restore_get_stats(x.r);
-    assert_int_equal(w.ctx.tier[BWI_TIER_LOCAL]->ops[BWI_STORE_READ], 1);
-    assert_int_equal(s->verified_bytes, FIXTURE_TENSORS * 30000);
-    assert_int_equal(s->remote_bytes, 0);
+    assert_int_equal(s->verified_bytes, FIXTURE_TENSORS * bytes);
+    assert_int_equal(s->remote_bytes, damaged ? bytes : 0);
+    assert_int_equal(s->damaged_extents, damaged);
+    if (!damaged) assert_int_equal(w.ctx.tier[BWI_TIER_LOCAL]->ops[BWI_STORE_READ], 1);
     close_both(&w, &x);
+}
+
+static void a_run_is_checked_as_it_comes(void **state) {
+    (void)state;
+    for (uint64_t bytes = 15001; bytes <= 30002; bytes += 15001) { /* into the buffer, and straight to their places */
+        run_in_a_directory(bytes, false);
+        run_in_a_directory(bytes, true);
+    }
 }
 
 static void a_part_reads_only_that_part(void **state) {
