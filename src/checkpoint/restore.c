@@ -17,7 +17,7 @@ enum call_state {
     CALL_SETTLE, /* waits for what is in flight */
     CALL_CLOSE,  /* gives buffers and open packs back */
     CALL_GONE,   /* something is damaged or missing: was the checkpoint swept away? */
-    CALL_MARK,   /* damaged/<group> */
+    CALL_MARK,   /* damaged/<group>, or failed/<group> */
     CALL_MARKED,
     CALL_REPAIR,
     CALL_END,
@@ -238,6 +238,7 @@ static enum bwi_step call_close(struct bwi_restore_call *c) {
     const struct bwi_restore_work *w = c->w;
     if (c->task.pending > 0) return BWI_STEP_WAIT;
     if (w->error.status == 0) return go(c, w->fix_count > 0 ? CALL_REPAIR : CALL_END);
+    if (w->unfit) return go(c, CALL_MARK);
     return go(c, w->missing || w->lost_set ? CALL_GONE : CALL_END);
 }
 
@@ -246,11 +247,16 @@ static enum bwi_step call_gone(struct bwi_restore_call *c) {
     return go(c, c->w->lost_set ? CALL_MARK : CALL_END);
 }
 
+/* What does not fit together failed as a whole. Said at once: a trainer that dies of it says nothing more, and the next
+ * launch would go on from there again. */
 static enum bwi_step call_mark(struct bwi_restore_call *c) {
     struct bwi_restore_work *w = c->w;
     if (!c->r->target.may_repair) return go(c, CALL_END);
-    w->mark = (struct bwi_mark_put){
-        .ctx = c->r->ctx, .id = c->r->target.id, .group = w->lost_group, .damaged = true, .status = w->error.status};
+    w->mark = (struct bwi_mark_put){.ctx = c->r->ctx,
+                                    .id = c->r->target.id,
+                                    .group = w->unfit ? 0 : w->lost_group,
+                                    .damaged = !w->unfit,
+                                    .status = w->error.status};
     (void)bwi_format(w->mark.reason, sizeof w->mark.reason, "%s", w->error.message);
     bwi_mark_put_start(&w->mark, c->task.loop, &c->task);
     return go(c, CALL_MARKED);

@@ -211,6 +211,7 @@ enum bwi_ready bwi_restore_gather_step(struct bwi_restore_call *c) {
     struct bw_error e = BW_ERROR_INIT;
     const int rc =
         c->r->target.committed ? finish_again(c->r, w->gather, &w->index_lost, &e) : finish(c->r, w->gather, &e);
+    w->unfit = rc == BW_E_COVERAGE && !c->r->target.committed;
     if (rc < 0) bwi_restore_fail(c, &e);
     bwi_restore_gather_free(c);
     return BWI_READY;

@@ -211,6 +211,7 @@ struct bwi_restore_work {
     struct bwi_restore_fix fixes[BWI_RESTORE_FIXES];
     size_t fix_count;
     struct bwi_restore_repair *repair;
+    bool unfit; /* not committed, and its groups do not fit together: nobody can ever commit it */
     struct bwi_mark_put mark;
     struct bwi_restore_gone *gone;
 };

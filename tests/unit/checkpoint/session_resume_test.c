@@ -357,6 +357,50 @@ static void what_is_not_committed_is_looked_at_where_it_is_marked(void **unused)
     }
 }
 
+/* Both ranks say that they hold all of it. */
+static struct bwi_save *save_what_does_not_fit(struct cluster *c, unsigned slot, uint64_t step, const struct state *s) {
+    struct bw_error err = BW_ERROR_INIT;
+    struct bwi_save *v;
+    uint64_t shape[2] = {ROWS, COLS};
+    struct bw_tensor t = BW_TENSOR_INIT;
+    assert_ok(bwi_session_begin(c->ranks[slot].session, step, &v, &err), &err);
+    t.name = "sharded", t.dtype = BW_F32, t.dims = 2, t.shape = shape, t.data = s->sharded;
+    assert_ok(bwi_description_tensor(&v->description, &t, &err), &err);
+    assert_ok(bwi_session_start(v, &err), &err);
+    return v;
+}
+
+/* Ranks of one node; a trainer that dies at once when it cannot read what it is to go on from says nothing itself. */
+static void what_does_not_fit_together_is_gone_on_from_once_at_most(void **unused) {
+    (void)unused;
+    struct cluster c;
+    struct bwi_save *v[2];
+    static struct state s;
+    const unsigned one_node[2] = {0, 0};
+    cluster_init(&c, 48);
+    make_steps(&c, 2, 10);
+    start_two(&c, 2, one_node, &(struct launch){.launch = "late", .world = 2});
+    bwi_bucket_model(c.remote)->latency_ns = BWI_NS_PER_S;
+    make_state(&s, 20);
+    for (unsigned r = 0; r < 2; r++) v[r] = save_what_does_not_fit(&c, 2 + r, 20, &s);
+    for (unsigned r = 0; r < 2; r++) wait_level(&c, v[r], BW_LOCAL);
+    for (unsigned r = 0; r < 2; r++) cluster_kill(&c, 2 + r);
+    start_two(&c, 10, one_node, &(struct launch){.launch = "next", .world = 2});
+    assert_open(&c, 10);
+    assert_int_equal(c.ranks[10].session->resume.id.step, 20);
+    const unsigned entries = count(c.remote, "history/", ".json");
+    assert_int_equal(read_sharded(&c, 10), BW_E_COVERAGE);
+    assert_int_equal(count(c.remote, "history/", ".json"), entries); /* nobody has come as far as to enter the abort */
+    for (unsigned r = 10; r < 12; r++) cluster_kill(&c, r);
+    bwi_bucket_model(c.remote)->latency_ns = 0;
+    start_two(&c, 12, one_node, &(struct launch){.launch = "then", .world = 2});
+    for (unsigned r = 12; r < 14; r++) {
+        assert_open(&c, r);
+        check_resumed(&c, r, 10);
+    }
+    cluster_fini(&c);
+}
+
 /* --- marks --------------------------------------------------------------------------------------------------- */
 
 static void a_mark_that_proves_wrong_is_removed(void **unused) {
@@ -573,6 +617,7 @@ int main(void) {
         cmocka_unit_test(an_older_one_that_a_node_holds_is_mended_at_the_launch_after),
         cmocka_unit_test(a_takeover_goes_back_where_the_newest_is_damaged),
         cmocka_unit_test(what_is_not_committed_is_looked_at_where_it_is_marked),
+        cmocka_unit_test(what_does_not_fit_together_is_gone_on_from_once_at_most),
         cmocka_unit_test(a_mark_that_proves_wrong_is_removed),
         cmocka_unit_test(a_mark_stays_where_the_group_could_not_be_read),
         cmocka_unit_test(looking_at_marks_survives_running_out_of_memory),
