@@ -141,7 +141,7 @@ static void measure_slowdown(struct bench *b, enum mode m) {
     const double cpu = process_cpu_s();
     compute(b->cpus, b->steps, &with);
     const double used_s = process_cpu_s() - cpu;
-    run_finish(save);
+    run_finish(&b->run[m], save);
     const double computed_s = alone.total_s * b->cpus;
     const double background_s = used_s > computed_s ? used_s - computed_s : 0;
     pairs_add(&b->slow[m], ((with.total_s - alone.total_s) * b->cpus - background_s) / computed_s, 1);

@@ -44,7 +44,7 @@ struct save_times {
 void run_save(struct run *r, enum layout layout, struct save_times *ret);
 /* Begins a save, and goes on when the tensors may be written; to be ended by run_finish. */
 struct bw_save *run_begin(struct run *r);
-void run_finish(struct bw_save *save);
+void run_finish(const struct run *r, struct bw_save *save);
 
 /* Reads all of the newest checkpoint, which has that layout, from the local tier into `into` (as large as the state),
  * seconds. */
