@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a caller says that it holds: any numbers in struct bw_tensor. What is accepted never leaves the memory that it
- * was given with, and its plan has a layout that is read back.
+ * was given with, and its plan has a layout that is read back. Said once more it is the same, and its plan is used
+ * again unless something was refused.
  * Reaches src/checkpoint/description.c src/checkpoint/owner.c src/checkpoint/plan.c src/checkpoint/plan_pack.c */
 #include "checkpoint/plan.h"
 #include "fuzz.h"
@@ -29,7 +30,7 @@ static void check_source(const struct bwi_tensor_source *s) {
     fuzz_require(s->replica_index < s->replica_count);
 }
 
-static void describe(struct bwi_description *d, struct fuzz_input *in) {
+static bool describe(struct bwi_description *d, struct fuzz_input *in) {
     uint64_t shape[20], offset[20], extent[20];
     int64_t stride[20];
     char name[16] = "";
@@ -58,10 +59,12 @@ static void describe(struct bwi_description *d, struct fuzz_input *in) {
         t.replica_index = (uint32_t)number(in);
         t.replica_group = number(in);
     }
-    if (bwi_description_tensor(d, &t, &err) == 0)
+    const bool said = bwi_description_tensor(d, &t, &err) == 0;
+    if (said)
         check_source(&d->tensors[d->tensor_count - 1]);
     else
         fuzz_failed(err);
+    return said;
 }
 
 static void say_more(struct bwi_description *d, struct fuzz_input *in) {
@@ -74,28 +77,51 @@ static void say_more(struct bwi_description *d, struct fuzz_input *in) {
     if (bwi_description_blob(d, text, memory, number(in) % MEMORY, &err) < 0) fuzz_failed(err);
 }
 
+/* All of it; whether every tensor was accepted. */
+static bool say(struct bwi_description *d, struct fuzz_input in) {
+    bool whole = true;
+    for (unsigned i = 0; i < TENSORS && in.left > 0; i++) whole = describe(d, &in) && whole;
+    say_more(d, &in);
+    return whole;
+}
+
 /* The layout of what was accepted is one that a reader accepts. */
-static void plan(struct bwi_description *d) {
-    struct bwi_plan p;
+static void check_plan(const struct bwi_plan *p) {
     struct bwi_layout again;
     struct bw_error err = BW_ERROR_INIT;
-    if (d->bytes > MEMORY || bwi_description_own(d, &err) < 0) return;
-    if (bwi_plan_make(d, 0, 4096, 1 << 20, &p, &err) < 0) {
-        fuzz_failed(err);
-        return;
-    }
-    fuzz_require(bwi_layout_decode(bwi_buf_span(&p.layout_bytes), &again, &err) == 0);
-    fuzz_require(bwi_content_check(&p.content, &again, &err) == 0);
+    fuzz_require(bwi_layout_decode(bwi_buf_span(&p->layout_bytes), &again, &err) == 0);
+    fuzz_require(bwi_content_check(&p->content, &again, &err) == 0);
     bwi_layout_fini(&again);
-    bwi_plan_fini(&p);
+}
+
+static bool plan(struct bwi_description *d, struct bwi_plan *ret) {
+    struct bw_error err = BW_ERROR_INIT;
+    if (d->bytes > MEMORY || bwi_description_own(d, &err) < 0) return false;
+    if (bwi_plan_make(d, 0, 4096, 1 << 20, ret, &err) == 0) return true;
+    fuzz_failed(err);
+    return false;
 }
 
 void fuzz_one(uint8_t *data, size_t size) {
-    struct fuzz_input in = {data, size};
+    const struct fuzz_input in = {data, size};
     struct bwi_description d;
+    struct bwi_plan p = {0};
     bwi_description_init(&d);
-    for (unsigned i = 0; i < TENSORS && in.left > 0; i++) describe(&d, &in);
-    say_more(&d, &in);
-    plan(&d);
+    const bool whole = say(&d, in);
+    const bool planned = plan(&d, &p);
+    if (planned) check_plan(&p);
+    const size_t tensors = d.tensor_count, blobs = d.blob_count;
+    const uint64_t bytes = d.bytes;
+    bwi_description_reset(&d);
+    (void)say(&d, in);
+    fuzz_require(d.tensor_count == tensors && d.blob_count == blobs && d.bytes == bytes);
+    const bool fits = bwi_plan_fits(&p, &d);
+    fuzz_require(!fits || planned);
+    fuzz_require(fits || !planned || !whole);
+    if (fits) {
+        bwi_plan_renew(&p, &d);
+        check_plan(&p);
+    }
+    bwi_plan_fini(&p);
     bwi_description_fini(&d);
 }

@@ -138,7 +138,7 @@ static bool is_dot(const char *name) {
 /* Type of an entry: some file systems only tell when asked again. -ENOENT when it is gone by then. */
 static int type_of(DIR *stream, const struct dirent *e, enum bwi_os_type *ret) {
     if (e->d_type != DT_UNKNOWN) {
-        *ret = bwi_os_type_of(DTTOIF(e->d_type));
+        *ret = bwi_os_type_of((mode_t)DTTOIF(e->d_type));
         return 0;
     }
     struct stat st;
