@@ -154,7 +154,18 @@ void bwi_scatter(const struct bwi_strided *d, uint64_t from, uint64_t n, const u
 
 /* ---- chunks ---- */
 
-void bwi_plan_fill(const struct bwi_plan *p, const struct bwi_chunk *c, uint8_t *dst) {
+static void set_hash(struct bwi_plan *p, const struct bwi_piece *piece, const struct bwi_xxh *hash) {
+    p->content.extents[piece->extent] = *hash;
+    p->places[piece->extent].stored = *hash; /* raw: what is stored is what there is */
+}
+
+static void fill_from_cow(struct bwi_plan *p, const struct bwi_piece *piece, uint8_t *dst) {
+    struct bwi_xxh hash;
+    bwi_cow_copy(p->cow, &p->items[piece->item], piece->item_offset, piece->bytes, dst, &hash);
+    set_hash(p, piece, &hash);
+}
+
+void bwi_plan_fill(struct bwi_plan *p, const struct bwi_chunk *c, uint8_t *dst) {
     uint64_t done = 0;
     for (size_t i = 0; i < c->pieces; i++) {
         const struct bwi_piece *piece = &p->pieces[c->first_piece + i];
@@ -162,7 +173,7 @@ void bwi_plan_fill(const struct bwi_plan *p, const struct bwi_chunk *c, uint8_t 
         const uint64_t at = piece->pack_offset - c->pack_offset;
         memset(dst + done, 0, (size_t)(at - done));
         if (p->cow != NULL)
-            bwi_cow_copy(p->cow, item, piece->item_offset, piece->bytes, dst + at);
+            fill_from_cow(p, piece, dst + at);
         else if (item->tensor != NULL)
             bwi_gather(item->tensor, piece->item_offset, piece->bytes, dst + at);
         else
@@ -177,7 +188,6 @@ void bwi_plan_hash(struct bwi_plan *p, const struct bwi_chunk *c, const uint8_t 
         const struct bwi_piece *piece = &p->pieces[c->first_piece + i];
         const uint64_t at = piece->pack_offset - c->pack_offset;
         const struct bwi_xxh hash = bwi_xxh_of(bwi_span(bytes + at, piece->bytes));
-        p->content.extents[piece->extent] = hash;
-        p->places[piece->extent].stored = hash; /* raw: what is stored is what there is */
+        set_hash(p, piece, &hash);
     }
 }

@@ -215,16 +215,21 @@ void bwi_cow_start(struct bwi_cow *c, struct bwi_task *parent) {
 }
 
 void bwi_cow_copy(const struct bwi_cow *c, const struct bwi_item_source *item, uint64_t offset, uint32_t bytes,
-                  uint8_t *dst) {
+                  uint8_t *dst, struct bwi_xxh *ret_hash) {
+    struct bwi_xxh_state hash;
     const struct bwi_description *d = c->description;
     const size_t source =
         item->tensor != NULL ? (size_t)(item->tensor - d->tensors) : d->tensor_count + (size_t)(item->blob - d->blobs);
     uint64_t all;
     const uint8_t *memory = memory_of(d, source, &all);
-    if (c->staged[source] != NULL)
+    bwi_xxh_init(&hash);
+    if (c->staged[source] != NULL) {
         bwi_copy_past_cache(dst, c->staged[source] + offset, bytes);
-    else
-        bwi_snapshot_copy(c->snapshots, dst, memory + offset, bytes);
+        bwi_xxh_update(&hash, c->staged[source] + offset, bytes);
+    } else {
+        bwi_snapshot_copy(c->snapshots, dst, memory + offset, bytes, &hash);
+    }
+    *ret_hash = bwi_xxh_final(&hash);
 }
 
 bool bwi_cow_is_lost(const struct bwi_cow *c) {

@@ -46,9 +46,10 @@ struct bwi_cow {
     struct bwi_cow_part part[BWI_COW_PARTS];
 };
 void bwi_cow_start(struct bwi_cow *c, struct bwi_task *parent);
-/* Bytes [offset, offset + bytes) of one item of the plan of that description, as they were. Any thread. */
+/* Bytes [offset, offset + bytes) of one item of the plan of that description, as they were, and their hash. Any thread.
+ */
 void bwi_cow_copy(const struct bwi_cow *c, const struct bwi_item_source *item, uint64_t offset, uint32_t bytes,
-                  uint8_t *dst);
+                  uint8_t *dst, struct bwi_xxh *ret_hash);
 /* Whether a writer has waited for so long that all was opened. */
 bool bwi_cow_is_lost(const struct bwi_cow *c);
 /* Opens everything and lets go of the arena; nothing may be filling. Idempotent. */

@@ -355,7 +355,7 @@ static bool batch_start(struct bwi_pack_write *w) {
 /* Beside the write: both only read the buffer. But while memory is captured the workers copy it first, unless the rest
  * of it waits for buffers. */
 static bool may_hash(const struct bwi_pack_write *w) {
-    return w->w->uncaptured == 0 || w->cow != NULL || w->w->waiting;
+    return w->w->uncaptured == 0 || w->w->waiting;
 }
 
 static void slot_hash(struct bwi_io_req *r) {
@@ -394,7 +394,7 @@ static bool slot_captured(struct bwi_pack_write *w, struct slot *s) {
     s->call.op.buf = s->buffer.ptr;
     s->call.op.bytes = s->chunk->bytes;
     bwi_call_submit(&s->call, &w->task, w->w->store);
-    s->hashed = false;
+    s->hashed = w->cow != NULL; /* by whoever has filled it */
     s->state = SLOT_WRITE;
     return true;
 }

@@ -137,9 +137,10 @@ struct bwi_strided {
 void bwi_scatter(const struct bwi_strided *d, uint64_t from, uint64_t n, const uint8_t *src);
 /* The same memory, seen alike: the layout ties such tensors, and their bytes are saved once. */
 bool bwi_same_view(const struct bwi_tensor_source *a, const struct bwi_tensor_source *b);
-/* Fills one chunk: gathers all its pieces into `dst` (chunk->bytes) and zeroes the gaps. */
-void bwi_plan_fill(const struct bwi_plan *p, const struct bwi_chunk *c, uint8_t *dst);
-/* Hashes each piece of a chunk that was filled into content.extents and places. */
+/* Fills one chunk: gathers all its pieces into `dst` (chunk->bytes) and zeroes the gaps. Where the memory is
+ * write-protected it hashes them as well: nobody waits for it, and they lie in the cache. */
+void bwi_plan_fill(struct bwi_plan *p, const struct bwi_chunk *c, uint8_t *dst);
+/* Hashes each piece of a chunk that was filled into content.extents and places; not needed where filling did. */
 void bwi_plan_hash(struct bwi_plan *p, const struct bwi_chunk *c, const uint8_t *bytes);
 
 /* Copies the part of a saved box that a wanted box needs (checkpoint/intersect.c). src holds bytes [src_from, src_from

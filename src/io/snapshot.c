@@ -16,6 +16,7 @@
 #define PROTECT_FREE_NS   (2 * BWI_NS_PER_MS) /* not looked at */
 #define SLICE_BYTES       ((uint64_t)64 << 20)
 #define EDGE_PART_BYTES   ((uint64_t)1 << 20)
+#define HASH_BYTES        ((size_t)128 << 10) /* fits into a second-level cache beside what else is at work */
 
 /* A worker reads what others may write as soon as it has said that it has done so. That this is in order only the
  * kernel knows, so the thread sanitizer is told to look away. */
@@ -296,12 +297,16 @@ void bwi_unit_retire(struct bwi_snapshots *s, struct bwi_unit *u, uint64_t addre
     if (s->wanting) bwi_eventfd_signal(s->wake_fd);
 }
 
-void bwi_unit_patch(const struct bwi_snapshots *s, const struct bwi_unit *u, uint8_t *dst, size_t from, size_t n) {
+bool bwi_unit_patch(const struct bwi_snapshots *s, const struct bwi_unit *u, uint8_t *dst, size_t from, size_t n) {
+    bool any = false;
     for (uint32_t i = u->pages; i != 0; i = s->pages[i - 1].next) {
         const size_t at = s->pages[i - 1].at;
         const size_t low = bwi_max_u64(at, from), high = bwi_min_u64(at + BWI_PAGE, from + n);
-        if (low < high) memcpy(dst + (low - from), s->page_bytes + (i - 1) * BWI_PAGE + (low - at), high - low);
+        if (low >= high) continue;
+        memcpy(dst + (low - from), s->page_bytes + (i - 1) * BWI_PAGE + (low - at), high - low);
+        any = true;
     }
+    return any;
 }
 
 /* The last one who has read the memory opens it, for whoever could not because of him. */
@@ -313,7 +318,18 @@ static void leave(struct bwi_snapshots *s, struct bwi_unit *u, uint64_t address)
         bwi_unit_open_pages(s, u, address);
 }
 
-static void copy_unit(struct bwi_snapshots *s, size_t hull, uint64_t from, uint8_t *dst, size_t n) {
+/* While what was read lies in the processor's cache it is hashed at a third of what it costs later. */
+static void copy_hashed(uint8_t *dst, const uint8_t *src, size_t n, struct bwi_xxh_state *hash) {
+    for (size_t at = 0; at < n; at += HASH_BYTES) {
+        const size_t part = (size_t)bwi_min_u64(n - at, HASH_BYTES);
+        bwi_copy_past_cache(dst + at, src + at, part);
+        bwi_xxh_update(hash, src + at, part);
+    }
+}
+
+/* Where single pages were given back before, the memory is not what is copied. */
+static void copy_unit(struct bwi_snapshots *s, size_t hull, uint64_t from, uint8_t *dst, size_t n,
+                      struct bwi_xxh_state *hash) {
     const size_t number = s->hull_unit[hull] + (size_t)((from - s->hulls.hulls[hull].start) / BWI_UNIT);
     struct bwi_unit *u = &s->units[number];
     const uint64_t address = bwi_unit_address(s, hull, number);
@@ -321,17 +337,22 @@ static void copy_unit(struct bwi_snapshots *s, size_t hull, uint64_t from, uint8
     atomic_fetch_add(&u->readers, 1);
     const bool from_memory = u->state != UNIT_SHADOWED;
     if (from_memory) {
+        const struct bwi_xxh_state before = *hash;
         LOOK_AWAY();
-        bwi_copy_past_cache(dst, bwi_protect_at(from), n);
+        copy_hashed(dst, bwi_protect_at(from), n, hash);
         LOOK_AGAIN();
-        bwi_unit_patch(s, u, dst, at, n);
+        if (bwi_unit_patch(s, u, dst, at, n)) {
+            *hash = before;
+            bwi_xxh_update(hash, dst, n);
+        }
     }
     leave(s, u, address);
-    if (!from_memory) bwi_copy_past_cache(dst, s->shadows + u->shadow * BWI_UNIT + at, n);
+    if (!from_memory) copy_hashed(dst, s->shadows + u->shadow * BWI_UNIT + at, n, hash);
     if (atomic_fetch_sub(&u->remaining, n) == n) bwi_unit_retire(s, u, address);
 }
 
-void bwi_snapshot_copy(struct bwi_snapshots *s, uint8_t *dst, const uint8_t *src, size_t n) {
+void bwi_snapshot_copy(struct bwi_snapshots *s, uint8_t *dst, const uint8_t *src, size_t n,
+                       struct bwi_xxh_state *hash) {
     const struct bwi_hulls *h = &s->hulls;
     while (n > 0) {
         const uint64_t from = (uint64_t)(uintptr_t)src;
@@ -339,12 +360,12 @@ void bwi_snapshot_copy(struct bwi_snapshots *s, uint8_t *dst, const uint8_t *src
         size_t part;
         if (hull != SIZE_MAX) {
             part = (size_t)bwi_min_u64(n, BWI_UNIT - from % BWI_UNIT);
-            copy_unit(s, hull, from, dst, part);
+            copy_unit(s, hull, from, dst, part, hash);
         } else {
             const size_t edge = bwi_range_find(h->edges, h->edge_count, from);
             assert(edge != SIZE_MAX);
             part = (size_t)bwi_min_u64(n, h->edges[edge].end - from);
-            bwi_copy_past_cache(dst, s->area + s->edge_at[edge] + (from - h->edges[edge].start), part);
+            copy_hashed(dst, s->area + s->edge_at[edge] + (from - h->edges[edge].start), part, hash);
         }
         src += part;
         dst += part;

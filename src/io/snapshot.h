@@ -12,6 +12,7 @@
 #ifndef BWI_IO_SNAPSHOT_H
 #define BWI_IO_SNAPSHOT_H
 
+#include "hash/hash.h"
 #include "io/hull.h"
 
 struct bwi_snapshots;
@@ -46,7 +47,7 @@ void bwi_snapshot_begin(struct bwi_snapshots *s, uint8_t *area, size_t area_byte
  * errno, -EDOM where protecting is not worth it. */
 int bwi_snapshot_work(struct bwi_snapshots *s, unsigned part, unsigned parts);
 /* Copies from one of the ranges, as it was. */
-void bwi_snapshot_copy(struct bwi_snapshots *s, uint8_t *dst, const uint8_t *src, size_t n);
+void bwi_snapshot_copy(struct bwi_snapshots *s, uint8_t *dst, const uint8_t *src, size_t n, struct bwi_xxh_state *hash);
 uint64_t bwi_snapshot_protect_ns(const struct bwi_snapshots *s); /* of the part 0 of the work */
 bool bwi_snapshot_lost(const struct bwi_snapshots *s);
 /* Opens everything. No `work` or `copy` may be running. */

@@ -80,7 +80,7 @@ void bwi_shadow_give(struct bwi_snapshots *s, uint32_t shadow); /* any thread; o
 /* Whoever finds that everything of a unit has been read: opens it, or gives its shadow back. */
 void bwi_unit_retire(struct bwi_snapshots *s, struct bwi_unit *u, uint64_t address);
 /* Puts pages of [from, from + n) of a unit, whose bytes were copied to dst, in their old state. */
-void bwi_unit_patch(const struct bwi_snapshots *s, const struct bwi_unit *u, uint8_t *dst, size_t from, size_t n);
+bool bwi_unit_patch(const struct bwi_snapshots *s, const struct bwi_unit *u, uint8_t *dst, size_t from, size_t n);
 /* Opens all that is ours, whatever is mapped there now, and wakes all. They stay registered: nobody else may protect
  * them while a worker might still open a unit. */
 void bwi_snapshot_open_hulls(struct bwi_snapshots *s);

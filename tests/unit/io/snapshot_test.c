@@ -34,6 +34,7 @@ struct scene {
     _Atomic size_t next; /* to be copied */
     _Atomic bool stop;
     _Atomic uint64_t writes;
+    _Atomic unsigned wrong; /* hashes */
     uint64_t seed;
 };
 
@@ -131,8 +132,12 @@ static void *copy_all(void *arg) {
         const size_t bytes = (size_t)(c->ranges[n].end - c->ranges[n].start);
         while (at < bytes) { /* as chunks do: a range goes in pieces */
             const size_t piece = bytes - at < 3 * MIB + 123 ? bytes - at : 3 * MIB + 123;
-            bwi_snapshot_copy(c->snapshots, c->copy + c->copy_at[n] + at, bwi_protect_at(c->ranges[n].start) + at,
-                              piece);
+            uint8_t *to = c->copy + c->copy_at[n] + at;
+            struct bwi_xxh_state hash;
+            bwi_xxh_init(&hash);
+            bwi_snapshot_copy(c->snapshots, to, bwi_protect_at(c->ranges[n].start) + at, piece, &hash);
+            const struct bwi_xxh told = bwi_xxh_final(&hash), is = bwi_xxh_of(bwi_span(to, piece));
+            if (!bwi_xxh_eq(&told, &is)) (void)atomic_fetch_add(&c->wrong, 1);
             at += piece;
         }
     }
@@ -148,6 +153,7 @@ static void join(pthread_t *threads, unsigned count) {
 }
 
 static void check_copy(const struct scene *c) {
+    assert_int_equal(c->wrong, 0);
     for (size_t n = 0; n < c->count; n++) {
         const uint8_t *start = bwi_protect_at(c->ranges[n].start), *end = bwi_protect_at(c->ranges[n].end);
         for (const uint8_t *at = start; at < end;) {
