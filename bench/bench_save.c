@@ -26,8 +26,7 @@ struct bench {
     struct state state;
     char *warm; /* as large as the state, touched */
     uint64_t budget_bytes[MODES];
-    uint64_t saved[MODES]; /* steps, before the runs were opened */
-    struct run run[MODES];
+    struct run run; /* of the mode that is measured */
     struct save_times last[MODES][LAYOUTS];
     /* what is measured */
     struct pairs stall[MODES][LAYOUTS], local[MODES], in_place, cpu[MODES], many_stall, many_local;
@@ -54,18 +53,16 @@ static void forget_peak(void) {
 
 #define MEMORY_SAVES 3u
 
-/* The peak of one handle, from before it is opened: several saves of each layout, with no other handle there. */
-static void measure_memory(struct bench *b, enum mode m) {
-    struct run r;
-    struct save_times t;
+/* The peak of a handle, from before it is opened: several saves of each layout. It stays open for what is measured
+ * next, which finds all that is used again in its place. */
+static void open_run(struct bench *b, enum mode m) {
     (void)malloc_trim(0);
     forget_peak();
     const double before = status_bytes("VmRSS:") + status_bytes("HugetlbPages:");
-    run_open(&r, b->dir, mode_names[m], &b->state, b->budget_bytes[m], m == COW);
-    for (unsigned i = 0; i < MEMORY_SAVES * LAYOUTS; i++) run_save(&r, (enum layout)(i / MEMORY_SAVES), &t);
+    run_open(&b->run, b->dir, mode_names[m], &b->state, b->budget_bytes[m], m == COW);
+    for (unsigned i = 0; i < MEMORY_SAVES * LAYOUTS; i++)
+        run_save(&b->run, (enum layout)(i / MEMORY_SAVES), &b->last[m][i / MEMORY_SAVES]);
     const double peak = status_bytes("VmHWM:") + status_bytes("HugetlbPages:");
-    run_close(&r);
-    b->saved[m] = r.step;
     pairs_add(&b->memory[m], (peak - before - (double)b->budget_bytes[m]) / 1048576.0, 1);
 }
 
@@ -74,24 +71,19 @@ static void measure_memory(struct bench *b, enum mode m) {
 /* Trainers save the same state again and again: the second of two saves is what counts, and what it is like after
  * another layout is not. */
 static void save_again(struct bench *b, enum mode m, enum layout l, struct save_times *ret) {
-    run_save(&b->run[m], l, ret);
+    run_save(&b->run, l, ret);
     const double copy_s = yardstick_copy(b->warm, b->state.memory, b->state.bytes, b->cpus);
-    run_save(&b->run[m], l, ret);
+    run_save(&b->run, l, ret);
     pairs_add(&b->stall[m][l], ret->stall_s, copy_s);
 }
 
-/* The mode that goes first is another one each time. */
-static void measure_saves(struct bench *b, size_t round) {
-    const double gb = (double)b->state.bytes * 1e-9;
-    for (unsigned k = 0; k < MODES; k++) {
-        const enum mode m = (enum mode)((round + k) % MODES);
-        struct save_times *t = b->last[m];
-        for (unsigned l = 0; l < LAYOUTS; l++) save_again(b, m, (enum layout)l, &t[l]);
-        if (b->has_fio) /* throughputs: ours over theirs */
-            pairs_add(&b->local[m], yardstick_write(b->dir, b->state.bytes, true), t[LARGE].local_s);
-        pairs_add(&b->cpu[m], t[LARGE].local_cpu_s / gb, 1);
-    }
-    const struct save_times *t = b->last[COPY];
+static void measure_saves(struct bench *b, enum mode m) {
+    struct save_times *t = b->last[m];
+    for (unsigned l = 0; l < LAYOUTS; l++) save_again(b, m, (enum layout)l, &t[l]);
+    pairs_add(&b->cpu[m], t[LARGE].local_cpu_s / ((double)b->state.bytes * 1e-9), 1);
+    if (b->has_fio) /* throughputs: ours over theirs */
+        pairs_add(&b->local[m], yardstick_write(b->dir, b->state.bytes, true), t[LARGE].local_s);
+    if (m != COPY) return;
     if (b->has_fio) pairs_add(&b->in_place, yardstick_write(b->dir, b->state.bytes, false), t[LARGE].local_s);
     pairs_add(&b->many_stall, t[SMALL].stall_s, t[LARGE].stall_s);
     pairs_add(&b->many_local, t[SMALL].local_s, t[LARGE].local_s);
@@ -137,11 +129,11 @@ static double process_cpu_s(void) {
 static void measure_slowdown(struct bench *b, enum mode m) {
     struct compute alone, with;
     compute(b->cpus, b->steps, &alone);
-    struct bw_save *save = run_begin(&b->run[m]);
+    struct bw_save *save = run_begin(&b->run);
     const double cpu = process_cpu_s();
     compute(b->cpus, b->steps, &with);
     const double used_s = process_cpu_s() - cpu;
-    run_finish(&b->run[m], save);
+    run_finish(&b->run, save);
     const double computed_s = alone.total_s * b->cpus;
     const double background_s = used_s > computed_s ? used_s - computed_s : 0;
     pairs_add(&b->slow[m], ((with.total_s - alone.total_s) * b->cpus - background_s) / computed_s, 1);
@@ -230,17 +222,18 @@ static void open_state(struct bench *b) {
     b->budget_bytes[COW] = b->state.bytes / 4 + (UINT64_C(256) << 20);
 }
 
-/* The first save of each is not measured: it makes what later ones use again. */
-static void open_runs(struct bench *b) {
-    for (unsigned m = 0; m < MODES; m++) {
-        run_open(&b->run[m], b->dir, mode_names[m], &b->state, b->budget_bytes[m], m == COW);
-        b->run[m].step = b->saved[m];
-        for (unsigned l = 0; l < LAYOUTS; l++) run_save(&b->run[m], (enum layout)l, &b->last[m][l]);
-    }
+/* One mode after the other: a state that is large does not lie on the disk twice as often as it must. */
+static void measure_mode(struct bench *b, enum mode m) {
+    open_run(b, m);
+    for (size_t i = 0; wants(b, "save") && i < b->rounds; i++) measure_saves(b, m);
+    for (size_t i = 0; wants(b, "loop") && i < b->rounds; i++) measure_slowdown(b, m);
+    if (wants(b, "restore") && m == COPY) measure_restores(b, &b->run);
+    run_close(&b->run);
+    run_remove(&b->run);
 }
 
 static void close_all(struct bench *b) {
-    for (unsigned m = 0; m < MODES; m++) run_close(&b->run[m]);
+    for (unsigned m = 0; m < MODES; m++) run_close(&b->run);
     state_close(&b->state);
     yardstick_end(b->dir);
     free(b->warm);
@@ -254,12 +247,7 @@ int main(int argc, char **argv) {
     open_state(&b);
     if (!b.has_fio) printf("fio is not installed: the disk is compared with nothing\n");
     printf("state %.0f MiB, %zu pairs, both tiers in %s\n", (double)b.state.bytes / 1048576.0, b.rounds, b.dir);
-    for (unsigned m = 0; wants(&b, "memory") && m < MODES; m++) measure_memory(&b, (enum mode)m);
-    open_runs(&b);
-    for (size_t i = 0; wants(&b, "save") && i < b.rounds; i++) measure_saves(&b, i);
-    for (size_t i = 0; wants(&b, "loop") && i < b.rounds; i++)
-        for (unsigned m = 0; m < MODES; m++) measure_slowdown(&b, (enum mode)m);
-    if (wants(&b, "restore")) measure_restores(&b, &b.run[COPY]);
+    for (unsigned m = 0; m < MODES; m++) measure_mode(&b, (enum mode)m);
     for (unsigned m = 0; m < MODES; m++)
         printf("%s: written by %s; captured by %s%s%s\n", m == COW ? "cow" : "copy", b.last[m][LARGE].write_path,
                b.last[m][LARGE].capture_mode, b.last[m][LARGE].capture_why[0] ? ": " : "",

@@ -33,6 +33,7 @@ struct run {
 /* budget_bytes: of the library's memory. cow: the tensors are write-protected, not copied. */
 void run_open(struct run *r, const char *dir, const char *name, const struct state *s, uint64_t budget_bytes, bool cow);
 void run_close(struct run *r);
+void run_remove(const struct run *r); /* its directories; once it is closed */
 
 struct save_times {
     double stall_s;              /* from begin until the tensors may be written */

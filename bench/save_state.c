@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "save.h"
 #include <errno.h>
+#include <ftw.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -64,7 +65,8 @@ void run_open(struct run *r, const char *dir, const char *name, const struct sta
     o.local_url = r->local, o.remote_url = r->remote, o.flags = BW_ALLOW_SAME_DEVICE | BW_ALLOW_NODE_LOCAL;
     o.memory_budget_bytes = budget_bytes;
     o.capture = cow ? BW_CAPTURE_COW : BW_CAPTURE_COPY;
-    o.retention.keep_last = 2;
+    o.retention.keep_last = 1;
+    o.saves_in_flight_max = 1;
     must(bw_checkpointer_open(&o, &r->ck, &err), "open", &err);
 }
 
@@ -164,6 +166,16 @@ void run_finish(const struct run *r, struct bw_save *save) {
     wait_for(save, BW_COMMITTED);
     bw_save_release(save);
     sweep(r);
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at) {
+    (void)st, (void)type, (void)at;
+    return remove(path);
+}
+
+void run_remove(const struct run *r) {
+    if (nftw(r->local, remove_one, 16, FTW_DEPTH | FTW_PHYS) != 0) bench_die(r->local, strerror(errno));
+    if (nftw(r->remote, remove_one, 16, FTW_DEPTH | FTW_PHYS) != 0) bench_die(r->remote, strerror(errno));
 }
 
 /* --- restoring ---- */

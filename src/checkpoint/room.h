@@ -37,7 +37,7 @@ bool bwi_policy_evict(struct bwi_local_copy *copies, size_t count, const struct 
  * with what is of no use to anybody, and on the disk for BWI_ROOM_SHARERS ranks that look at it at the same moment. */
 bool bwi_policy_evict_later(struct bwi_local_copy *copies, size_t count, uint64_t need, uint64_t quota,
                             uint64_t free_bytes);
-#define BWI_ROOM_SHARERS 16u
+#define BWI_ROOM_SHARERS 8u
 
 struct bwi_room {
     struct bwi_task task;
