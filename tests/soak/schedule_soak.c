@@ -249,7 +249,7 @@ static bool start_final(struct run *x) {
 static bool play_final(struct run *x) {
     struct system *s = &x->s;
     for (unsigned again = 0;; again++) {
-        s->final_beaten = 0;
+        s->final_beaten = s->final_opened = s->final_committed = 0;
         if (!start_final(x)) return true;
         if (!play_until(&x->play, final_launch_is_over, FINAL_LIMIT, "the last launch")) return false;
         if (s->final_beaten == 0 || again == FINAL_AGAIN) return play_judge_final(s, &s->launches[s->launch_count - 1]);
