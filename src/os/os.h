@@ -116,6 +116,8 @@ struct bwi_os {
     int (*unlock)(struct bwi_os *os, int fd); /* at once: a forked child keeps what close alone would let go of */
     int (*advise_done)(struct bwi_os *os, int fd, uint64_t offset,
                        uint64_t bytes); /* the page cache may drop these bytes */
+    /* Begins to bring to the disk what has been written there, and waits for nothing. NULL: nobody begins. */
+    int (*write_behind)(struct bwi_os *os, int fd, uint64_t offset, uint64_t bytes);
     /* Whether a ring of the kernel's may carry out a read, write or fsync on a descriptor of this table in the table's
      * stead: 0, or the error that the call has to give. NULL: it may not. */
     int (*admit)(struct bwi_os *os, enum bwi_os_call call);
@@ -132,8 +134,8 @@ struct bwi_os *bwi_os_fault_table(struct bwi_os_fault *f);
 /* The n-th call from now (1 = next) of the kinds in `mask` (bit per enum bwi_os_call) fails with `err`; for `repeat`
  * calls (UINT64_MAX: from then on for ever). n = 0 switches it off. A failing pwrite has written half of its bytes. A
  * failing close has closed; nothing else that fails has happened. A listing counts as READDIR, its opening too;
- * cached counts as STAT. unlock, advise_done, direct_memory and dir_close are not counted and never fail. The sign of
- * `err` does not matter. */
+ * cached counts as STAT. unlock, advise_done, write_behind, direct_memory and dir_close are not counted and never fail.
+ * The sign of `err` does not matter. */
 void bwi_os_fault_at(struct bwi_os_fault *f, uint64_t n, uint64_t repeat, uint32_t mask, int err);
 uint64_t bwi_os_fault_fired(const struct bwi_os_fault *f);                        /* how often a fault was delivered */
 uint64_t bwi_os_fault_count(const struct bwi_os_fault *f, enum bwi_os_call call); /* calls of a kind since the start */

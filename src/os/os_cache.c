@@ -91,3 +91,9 @@ int bwi_os_system_advise_done(struct bwi_os *os, int fd, uint64_t offset, uint64
     if (offset > INT64_MAX || bytes > INT64_MAX - offset) return -EINVAL;
     return -posix_fadvise(fd, (off_t)offset, (off_t)bytes, POSIX_FADV_DONTNEED);
 }
+
+int bwi_os_system_write_behind(struct bwi_os *os, int fd, uint64_t offset, uint64_t bytes) {
+    (void)os;
+    if (offset > INT64_MAX || bytes > INT64_MAX - offset) return -EINVAL;
+    return sync_file_range(fd, (off_t)offset, (off_t)bytes, SYNC_FILE_RANGE_WRITE) == 0 ? 0 : -errno;
+}

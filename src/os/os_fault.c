@@ -173,6 +173,11 @@ static int fault_unlock(struct bwi_os *os, int fd) {
     return below->unlock(below, fd);
 }
 
+static int fault_write_behind(struct bwi_os *os, int fd, uint64_t offset, uint64_t bytes) {
+    struct bwi_os *below = fault_of(os)->below;
+    return below->write_behind ? below->write_behind(below, fd, offset, bytes) : 0;
+}
+
 static int fault_advise_done(struct bwi_os *os, int fd, uint64_t offset, uint64_t bytes) {
     struct bwi_os *below = fault_of(os)->below;
     return below->advise_done(below, fd, offset, bytes);
@@ -213,6 +218,7 @@ static const struct bwi_os fault_table = {
     .lock = fault_lock,
     .unlock = fault_unlock,
     .advise_done = fault_advise_done,
+    .write_behind = fault_write_behind,
     .admit = fault_admit,
 };
 

@@ -348,6 +348,7 @@ static const struct bwi_os system_table = {
     .lock = system_lock,
     .unlock = system_unlock,
     .advise_done = bwi_os_system_advise_done,
+    .write_behind = bwi_os_system_write_behind,
     .admit = system_admit,
 };
 

@@ -27,6 +27,7 @@ void bwi_os_system_dir_close(struct bwi_os *os, struct bwi_os_dir *d);
 int bwi_os_system_open_direct(struct bwi_os *os, int fd, bool write);
 unsigned bwi_os_system_direct_memory(struct bwi_os *os, int fd);
 int64_t bwi_os_system_cached(struct bwi_os *os, int fd, uint64_t offset, uint64_t bytes);
+int bwi_os_system_write_behind(struct bwi_os *os, int fd, uint64_t offset, uint64_t bytes);
 int bwi_os_system_advise_done(struct bwi_os *os, int fd, uint64_t offset, uint64_t bytes);
 
 #endif

@@ -103,6 +103,7 @@ void bwi_posix_forget_doubt(struct bwi_posix *p, const char *key);
 
 /* posix_upload.c */
 void bwi_posix_begin(struct bwi_store_op *op);
+void bwi_posix_write_behind(struct bwi_store_op *op);
 void bwi_posix_finish(struct bwi_store_op *op);
 void bwi_posix_abort(struct bwi_store_op *op);
 

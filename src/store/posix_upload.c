@@ -84,6 +84,18 @@ void bwi_posix_begin(struct bwi_store_op *op) {
     op->upload = &u->base;
 }
 
+/* Through the page cache, and on to the disk at once: else all of it would be begun by the fsync. */
+void bwi_posix_write_behind(struct bwi_store_op *op) {
+    struct bwi_os *os = bwi_posix_of(op)->os;
+    const struct bwi_posix_upload *u = bwi_posix_upload_of(op);
+    const int64_t n = os->pwrite(os, u->fd, op->buf, op->bytes, op->offset);
+    op->req.result = n;
+    if (n < 0)
+        bwi_store_errno(op, (int)n, "%zu bytes at offset %" PRIu64 " in %s", op->bytes, op->offset, op->store->url);
+    else
+        (void)os->write_behind(os, u->fd, op->offset, op->bytes);
+}
+
 /* Ends the way past the page cache. A kernel's own file system has one inode for both ways; others (FUSE) keep by
  * descriptor what is still to be written, and what has failed. */
 static int seal_direct(struct bwi_store_op *op, struct bwi_posix_upload *u) {
@@ -100,12 +112,15 @@ static int seal_direct(struct bwi_store_op *op, struct bwi_posix_upload *u) {
 static int seal(struct bwi_store_op *op, struct bwi_posix_upload *u) {
     struct bwi_os *os = bwi_posix_of(op)->os;
     struct bwi_os_stat st;
+    const bool past_cache = u->direct >= 0 && !u->no_direct;
     int rc = bwi_store_check_complete(op);
     if (rc < 0) return -EIO;
     rc = seal_direct(op, u);
     if (rc < 0) return rc;
     rc = os->fsync(os, u->fd);
     if (rc < 0) return bwi_store_errno(op, rc, "fsync");
+    if (!past_cache && u->base.size_bytes >= BWI_POSIX_DIRECT_MIN) /* the trainer's own pages are worth more there */
+        (void)os->advise_done(os, u->fd, 0, u->base.size_bytes);
     rc = os->stat_fd(os, u->fd, &st);
     if (rc < 0) return bwi_store_errno(op, rc, "stat");
     if (st.size_bytes != u->base.size_bytes) {

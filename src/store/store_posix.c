@@ -19,23 +19,16 @@ static void read_some(struct bwi_store_op *op) {
     (op->bulk ? bwi_posix_read_bulk : bwi_posix_read)(op);
 }
 
-/* WRITE is a transfer: it comes here only when it was refused. */
+/* WRITE is a transfer: it comes here only when it was refused, or goes through the page cache in bulk. */
 static void (*const calls[])(struct bwi_store_op *op) = {
-    [BWI_STORE_CREATE] = bwi_posix_create,
-    [BWI_STORE_GET] = bwi_posix_get,
-    [BWI_STORE_READ] = read_some,
-    [BWI_STORE_RELEASE] = release,
-    [BWI_STORE_HEAD] = bwi_posix_head,
-    [BWI_STORE_LIST] = bwi_posix_list,
-    [BWI_STORE_DELETE] = bwi_posix_delete,
-    [BWI_STORE_DELETE_PREFIX] = bwi_posix_delete_prefix,
-    [BWI_STORE_BEGIN] = bwi_posix_begin,
-    [BWI_STORE_FINISH] = bwi_posix_finish,
-    [BWI_STORE_ABORT] = bwi_posix_abort,
-    [BWI_STORE_SYNC] = bwi_posix_sync,
-    [BWI_STORE_REPLACE] = bwi_posix_replace,
-    [BWI_STORE_LOCK] = bwi_posix_lock,
-    [BWI_STORE_UNLOCK] = bwi_posix_unlock,
+    [BWI_STORE_CREATE] = bwi_posix_create, [BWI_STORE_GET] = bwi_posix_get,
+    [BWI_STORE_READ] = read_some,          [BWI_STORE_RELEASE] = release,
+    [BWI_STORE_HEAD] = bwi_posix_head,     [BWI_STORE_LIST] = bwi_posix_list,
+    [BWI_STORE_DELETE] = bwi_posix_delete, [BWI_STORE_DELETE_PREFIX] = bwi_posix_delete_prefix,
+    [BWI_STORE_BEGIN] = bwi_posix_begin,   [BWI_STORE_WRITE] = bwi_posix_write_behind,
+    [BWI_STORE_FINISH] = bwi_posix_finish, [BWI_STORE_ABORT] = bwi_posix_abort,
+    [BWI_STORE_SYNC] = bwi_posix_sync,     [BWI_STORE_REPLACE] = bwi_posix_replace,
+    [BWI_STORE_LOCK] = bwi_posix_lock,     [BWI_STORE_UNLOCK] = bwi_posix_unlock,
     [BWI_STORE_SPACE] = bwi_posix_space,
 };
 
@@ -69,13 +62,17 @@ static void read_done(struct bwi_posix *p, struct bwi_store_op *op) {
 
 /* --- writes of uploads ---- */
 
+#define BEHIND_BYTES ((size_t)1 << 20)
+
 /* As many bytes as may go past the page cache go that way, if the caller's memory is aligned for it; what is left at
- * the end of an object goes through it. */
+ * the end of an object goes through it. Much that goes through it is written by a worker: a ring would copy it on the
+ * loop's thread. */
 static void aim(struct bwi_store_op *op) {
     const struct bwi_posix_upload *u = bwi_posix_upload_of(op);
     const size_t align = BWI_OS_DIRECT_ALIGN;
     const bool aligned = op->offset % align == 0 && (uintptr_t)op->buf % align == 0;
     const bool direct = u->direct >= 0 && !u->no_direct && aligned && op->bytes >= align;
+    if (!direct && op->bytes >= BEHIND_BYTES && bwi_posix_of(op)->os->write_behind) return; /* it stays a call */
     op->req.kind = BWI_IO_WRITE;
     op->req.fd = direct ? u->direct : u->fd;
     op->req.bytes = direct ? op->bytes - op->bytes % align : op->bytes;

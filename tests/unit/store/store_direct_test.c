@@ -134,6 +134,46 @@ static void a_file_system_without_it_is_no_failure(void **state) {
     assert_int_equal(upload(f, "a/l", f->bytes), 0);
 }
 
+/* ---- in bulk through the page cache ---- */
+
+static uint64_t begun_bytes;
+
+static int note_behind(struct bwi_os *os, int fd, uint64_t offset, uint64_t bytes) {
+    (void)offset;
+    begun_bytes += bytes;
+    return bwi_os_system()->write_behind(os, fd, 0, bytes);
+}
+
+static int64_t left_in_the_cache(const struct fixture *f, const char *path) {
+    struct bwi_os *os = bwi_os_system();
+    const int root = os->open_root(os, f->dir, false);
+    const int fd = os->open_read(os, root, path);
+    assert_true(fd >= 0);
+    const int64_t bytes = os->cached(os, fd, 0, BYTES);
+    (void)os->close(os, fd);
+    (void)os->close(os, root);
+    return bytes;
+}
+
+static void what_goes_through_the_page_cache_goes_on_at_once_and_does_not_stay(void **state) {
+    struct fixture *f = *state;
+    f->odd.open_direct = no_direct;
+    f->odd.write_behind = note_behind;
+    start(f, &f->odd);
+    begun_bytes = 0;
+    struct bwi_store_op op = st_begin(S, "k", BYTES);
+    assert_op_ok(op);
+    assert_op_ok(st_write(S, op.upload, 0, f->bytes, ALIGN));
+    assert_op_ok(st_write(S, op.upload, ALIGN, f->bytes + ALIGN, BYTES - ALIGN));
+    assert_int_equal(begun_bytes, BYTES - ALIGN); /* little is not worth it */
+    assert_op_ok(st_finish(S, op.upload));
+    if (f->can) assert_int_equal(left_in_the_cache(f, "k"), 0);
+    op = st_get(S, "k", BYTES);
+    assert_op_ok(op);
+    assert_memory_equal(op.body.ptr, f->bytes, BYTES);
+    bwi_buf_fini(&op.body);
+}
+
 /* Faults are put in front of it as of every call, and a failure only means the other way. */
 static void a_table_that_counts_passes_it_on(void **state) {
     struct fixture *f = *state;
@@ -281,6 +321,7 @@ int main(int argc, char **argv) {
         CASE(memory_that_is_not_aligned_goes_through_the_page_cache),
         CASE(small_objects_go_through_the_page_cache),
         CASE(a_file_system_without_it_is_no_failure),
+        CASE(what_goes_through_the_page_cache_goes_on_at_once_and_does_not_stay),
         CASE(a_table_that_counts_passes_it_on),
         CASE(a_disk_that_wants_more_alignment_is_asked_once_for_each_upload),
         CASE(a_failure_past_the_page_cache_fails_the_write),
