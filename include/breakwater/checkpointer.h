@@ -186,7 +186,8 @@ struct bw_options {
     uint32_t capture;
     /**
      * Optional. Threads that copy while training waits, 0 .. 256; they do nothing else. 0: as many as there are
-     * CPUs. With BW_CAPTURE_COW they protect; what is copied behind that is work for `io_threads`.
+     * CPUs, 16 at most. Where not all of them can be had, those that can do the work. With BW_CAPTURE_COW they protect;
+     * what is copied behind that is work for `io_threads`.
      */
     uint32_t capture_threads;
     /**

@@ -8,6 +8,9 @@
 #include "base/text.h"
 #include "base/vec.h"
 
+/* More threads than this do not copy memory faster. */
+#define COPIERS 16u
+
 static int open_tier(struct bwi_host *h, enum bwi_tier tier, const char *url, const struct bwi_host_options *o,
                      struct bw_error *err) {
     struct bwi_store_options so = {.loop = h->loop, .create = o->create, .read_only = o->read_only};
@@ -20,7 +23,8 @@ static int open_tier(struct bwi_host *h, enum bwi_tier tier, const char *url, co
 static void open_snapshots(const struct bwi_host_options *o, struct bwi_host *h) {
     struct bw_error e = BW_ERROR_INIT;
     const uint64_t wait_ns = o->cow_wait_ms == 0 ? BWI_NEVER : bwi_ns_of_ms(o->cow_wait_ms);
-    const struct bwi_snapshots_options so = {.workers = bwi_io_urgent_threads(h->io), .wait_ns = wait_ns};
+    const unsigned threads = bwi_io_urgent_threads(h->io);
+    const struct bwi_snapshots_options so = {.workers = threads < COPIERS ? threads : COPIERS, .wait_ns = wait_ns};
     if (bwi_snapshots_open(&so, &h->ctx.snapshots, &e) < 0)
         bwi_format(h->ctx.snapshots_why_not, sizeof h->ctx.snapshots_why_not, "%s", e.message);
 }
@@ -34,7 +38,8 @@ static int open_parts(const struct bwi_host_options *o, struct bwi_host *h, stru
     if (o->io_backend > BW_IO_URING)
         return bwi_error_set(err, BW_E_INVALID, "option io_backend is %u: expected %u to %u", o->io_backend, BW_IO_AUTO,
                              BW_IO_URING);
-    const unsigned capture = o->capture_threads > 0 ? o->capture_threads : bwi_os_cpus();
+    const unsigned cpus = bwi_os_cpus();
+    const unsigned capture = o->capture_threads > 0 ? o->capture_threads : cpus < COPIERS ? cpus : COPIERS;
     const struct bwi_io_options io = {.threads = o->io_threads,
                                       .urgent_threads = o->touch ? capture : 0,
                                       .nice = (int)o->nice,

@@ -232,6 +232,10 @@ void bwi_cow_copy(const struct bwi_cow *c, const struct bwi_item_source *item, u
     *ret_hash = bwi_xxh_final(&hash);
 }
 
+bool bwi_cow_is_wanted(const struct bwi_cow *c) {
+    return c->frozen && bwi_snapshot_wanted(c->snapshots);
+}
+
 bool bwi_cow_is_lost(const struct bwi_cow *c) {
     return c->lost || (c->frozen && bwi_snapshot_lost(c->snapshots));
 }

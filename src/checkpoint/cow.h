@@ -50,6 +50,8 @@ void bwi_cow_start(struct bwi_cow *c, struct bwi_task *parent);
  */
 void bwi_cow_copy(const struct bwi_cow *c, const struct bwi_item_source *item, uint64_t offset, uint32_t bytes,
                   uint8_t *dst, struct bwi_xxh *ret_hash);
+/* Whether a writer waits now for what has not been copied. */
+bool bwi_cow_is_wanted(const struct bwi_cow *c);
 /* Whether a writer has waited for so long that all was opened. */
 bool bwi_cow_is_lost(const struct bwi_cow *c);
 /* Opens everything and lets go of the arena; nothing may be filling. Idempotent. */

@@ -3,25 +3,28 @@
  * buffers, block by block: read, hashed on a worker, written. Blocks are read and written side by side, but hashed
  * strictly in order, because an extent may begin in one block and end in another. The window is one buffer of the
  * arena, so that a copy never holds a part of it while it waits for the rest. Chunks that are still in memory are
- * blocks of their own, which need neither a buffer nor a read nor a hash. */
+ * blocks of their own, which need neither a buffer nor a read. */
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/vec.h"
 #include "checkpoint/pack_digest.h"
 #include "checkpoint/transfer.h"
 #include <assert.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
-#define BLOCK_BYTES (UINT64_C(4) << 20)
-#define BLOCKS      16u /* under way: enough to keep a device busy */
-#define BUFFERS_MAX 4u
-#define BUFFERS_MIN 2u /* one is read while another one is written */
-#define NO_CHUNK    SIZE_MAX
+#define BLOCK_BYTES  (UINT64_C(4) << 20)
+#define BLOCKS       16u /* under way: enough to keep a device busy */
+#define BUFFERS_MAX  4u
+#define BUFFERS_MIN  2u /* one is read while another one is written */
+#define NO_CHUNK     SIZE_MAX
+#define MEMORY_SHARE 4u /* of the budget: what is being sent from there may wait for a tier that is slow, or hangs */
 
 enum block_state {
     BLOCK_FREE,
     BLOCK_READ,
+    BLOCK_LOOK, /* in memory, and being looked at: is it what was hashed? */
     BLOCK_FULL,
     BLOCK_HASH,
     BLOCK_HASHED, /* waits for its turn to be written */
@@ -37,6 +40,9 @@ struct block {
     size_t chunk;    /* that is kept in memory; NO_CHUNK: the data is in the window */
     uint64_t due_ns; /* PACED */
     struct bwi_call call;
+    struct bwi_pack_copy *owner;
+    struct bwi_io_req look;
+    bool looking; /* the request is in flight */
 };
 
 enum copy_state {
@@ -72,6 +78,7 @@ struct bwi_pack_copier {
     uint64_t read_bytes, written_bytes;  /* of the file: up to where it is cut into blocks; how much is written */
     uint64_t to_read, to_hash, to_write; /* the next block of each kind */
     uint64_t reads;                      /* begun */
+    uint64_t memory_bytes;               /* of blocks that are chunks in memory: nobody else can have these meanwhile */
     bool hashing;                        /* on a worker, which has `digest` until then */
     struct bwi_io_req hash;
     struct bwi_pack_digest digest;
@@ -227,6 +234,34 @@ static bool read_block(struct bwi_pack_copy *c, uint64_t end) {
     return true;
 }
 
+static void look_call(struct bwi_io_req *r) {
+    const struct block *b = r->user;
+    r->result = bwi_resident_is_sound(b->owner->resident, b->chunk) ? 0 : -EIO;
+}
+
+static void look_done(struct bwi_io_req *r) {
+    struct block *b = r->user;
+    b->looking = false;
+    b->owner->task.pending--;
+    bwi_task_wake(&b->owner->task);
+}
+
+static void start_look(struct bwi_pack_copy *c, struct block *b) {
+    struct bwi_io *io = bwi_loop_io(c->task.loop);
+    c->c->memory_bytes += b->bytes;
+    b->state = BLOCK_LOOK;
+    b->owner = c;
+    b->looking = true;
+    b->look = (struct bwi_io_req){.kind = BWI_IO_CALL, .call = look_call, .done = look_done, .user = b};
+    c->task.pending++;
+    if (io != NULL) {
+        bwi_io_submit(io, &b->look);
+    } else {
+        look_call(&b->look);
+        look_done(&b->look);
+    }
+}
+
 static bool begin_block(struct bwi_pack_copy *c) {
     struct bwi_pack_copier *k = c->c;
     if (k->read_bytes == pack_of(c)->file_bytes || block_at(k, k->to_read)->state != BLOCK_FREE) return false;
@@ -234,14 +269,31 @@ static bool begin_block(struct bwi_pack_copy *c) {
     if (chunk == SIZE_MAX) return read_block(c, pack_of(c)->file_bytes);
     const struct bwi_chunk *kept = &c->resident->plan->chunks[chunk];
     if (kept->pack_offset > k->read_bytes) return read_block(c, kept->pack_offset);
-    next_block(k, kept->bytes, bwi_resident_use(c->resident, chunk), chunk)->state = BLOCK_FULL;
-    c->memory_bytes += kept->bytes;
+    if (k->memory_bytes > 0 && k->memory_bytes + kept->bytes > bwi_arena_budget(c->ctx->arena) / MEMORY_SHARE)
+        return false;
+    start_look(c, next_block(k, kept->bytes, bwi_resident_use(c->resident, chunk), chunk));
+    return true;
+}
+
+static bool end_look(struct bwi_pack_copy *c, struct block *b) {
+    if (b->looking) return false;
+    if (b->look.result < 0) {
+        c->resident->spoilt = true;
+        (void)bwi_error_set(&c->task.error, BW_E_IO,
+                            "pack \"%s\": memory at offset %" PRIu64
+                            " has changed since it was hashed: it is read from the local tier",
+                            c->c->key.s, b->offset);
+        return false;
+    }
+    c->memory_bytes += b->bytes;
+    b->state = BLOCK_FULL;
     return true;
 }
 
 static void free_block(struct bwi_pack_copy *c, struct block *b) {
     struct bwi_pack_copier *k = c->c;
     if (b->state == BLOCK_FREE) return;
+    if (b->chunk != NO_CHUNK) k->memory_bytes -= b->bytes;
     if (b->chunk == NO_CHUNK)
         k->buffers[k->buffers_free++] = k->window.ptr + (size_t)(b->data - k->window.ptr);
     else
@@ -353,6 +405,7 @@ static bool end_transfers(struct bwi_pack_copy *c) {
     for (size_t i = 0; i < BLOCKS && c->task.error.status == 0; i++) {
         struct block *b = &c->c->blocks[i];
         if (b->state == BLOCK_READ) moved |= end_read(c, b);
+        if (b->state == BLOCK_LOOK) moved |= end_look(c, b);
         if (b->state == BLOCK_WRITE) moved |= end_write(c, b);
     }
     return moved;

@@ -335,7 +335,7 @@ static bool batch_start(struct bwi_pack_write *w) {
     if (k->ready_count == 0 || b == k->batches + BATCHES) return false;
     const size_t count = bwi_max_u64(bwi_min_u64(k->ready_count / BATCHES, BATCH_MAX), 1);
     *b = (struct batch){.owner = w, .req = {.kind = BWI_IO_CALL, .call = batch_fill, .done = batch_filled, .user = b}};
-    b->req.urgent = w->cow == NULL; /* else nobody waits for it, but who writes to it */
+    b->req.urgent = w->cow == NULL || bwi_cow_is_wanted(w->cow);
     for (; b->count < count; b->count++, k->ready = k->ready->next) {
         b->slots[b->count] = k->ready;
         k->ready->state = SLOT_CAPTURE;
@@ -353,9 +353,9 @@ static bool batch_start(struct bwi_pack_write *w) {
 }
 
 /* Beside the write: both only read the buffer. But while memory is captured the workers copy it first, unless the rest
- * of it waits for buffers. */
+ * of it waits for buffers, or for slots. */
 static bool may_hash(const struct bwi_pack_write *w) {
-    return w->w->uncaptured == 0 || w->w->waiting;
+    return w->w->uncaptured == 0 || w->w->waiting || w->w->free == NULL;
 }
 
 static void slot_hash(struct bwi_io_req *r) {

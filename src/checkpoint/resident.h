@@ -19,6 +19,7 @@ struct bwi_resident {
         size_t bytes; /* of the buffer */
         bool in_use;
     } * buffers; /* by the number of the chunk */
+    bool spoilt; /* memory that is not what was hashed: nothing is read from here any more */
     size_t last; /* no chunk from here on is here */
 };
 
@@ -35,6 +36,9 @@ bool bwi_resident_put(struct bwi_resident *k, size_t chunk, uint8_t *ptr, size_t
 size_t bwi_resident_find(const struct bwi_resident *k, size_t pack, uint64_t offset);
 /* Its bytes, which stay until it is dropped. */
 const uint8_t *bwi_resident_use(struct bwi_resident *k, size_t chunk);
+/* Whether one that is in use is still what was hashed: it may lie here for long, in the memory of somebody else's
+ * program. Any thread. */
+bool bwi_resident_is_sound(const struct bwi_resident *k, size_t chunk);
 void bwi_resident_drop(struct bwi_resident *k, size_t chunk);
 
 #endif

@@ -204,6 +204,8 @@ static void begin_read(struct bwi_restore_job *j, uint64_t from, uint8_t *to, si
     op->handle = j->open == NULL ? NULL : &j->open->handle;
     op->bulk = true;
     op->uncached = j->uncached;
+    /* Ranks of a node read what is replicated at the same time, and over a network it costs most. */
+    op->shared = j->tier == BWI_TIER_REMOTE && !c->r->ctx->tier[j->tier]->caps.node_local;
     op->may_decline = j->into_caller;
     op->room_bytes = room_bytes;
     op->look = bwi_restore_look;

@@ -53,9 +53,10 @@ void bwi_pack_write_fini(struct bwi_pack_write *w); /* not while running; idempo
 /* Copies one pack byte for byte under its own key from a tier to another one (drain, repair, archives). Verifies before
  * FINISH: the header's hash, the stored hash of every extent, and that every byte that belongs to no extent is zero.
  * Reads ahead a window of buffers, hashes in order. Paced where `pace` is given. A damaged source is BW_E_CORRUPT
- * naming pack and extent. What is kept in memory (a pack that was written a moment ago) is neither read nor hashed: its
- * hashes are of that memory. If the target has the object already with the right size, nothing is copied and `skipped`
- * says so (a drain that was interrupted goes on where it was). */
+ * naming pack and extent. What is in memory still (a pack that was written a moment ago) is not read; where it is
+ * not what was hashed any more, the copy fails with BW_E_IO, and the next one reads it. If the target has the object
+ * already with the right size, nothing is copied and `skipped` says so (a drain that was interrupted goes on where it
+ * was). */
 struct bwi_pack_copy {
     struct bwi_task task;
     /* in */

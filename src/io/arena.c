@@ -214,9 +214,15 @@ static uint64_t largest_range(const struct bwi_arena *a) {
     return most;
 }
 
+static uint64_t free_or_lent(const struct bwi_arena *a) {
+    uint64_t bytes = a->budget - a->used;
+    for (const struct bwi_arena_lender *l = a->lenders; l; l = l->next) bytes += l->bytes;
+    return bytes;
+}
+
 uint64_t bwi_arena_largest_free(struct bwi_arena *a, uint64_t wanted) {
     uint64_t most = largest_range(a);
-    while (most < wanted && borrow(a)) most = largest_range(a);
+    while (most < wanted && free_or_lent(a) >= wanted && borrow(a)) most = largest_range(a);
     return most;
 }
 

@@ -34,6 +34,7 @@ struct bwi_arena_wait {
  * false: there is none to give. Embedded in whoever lends. */
 struct bwi_arena_lender {
     bool (*lend)(struct bwi_arena_lender *l);
+    uint64_t bytes;                /* that it could give back now, kept by whoever lends */
     struct bwi_arena_lender *next; /* the arena's */
 };
 
@@ -55,7 +56,8 @@ void bwi_arena_release(struct bwi_arena *a, uint8_t *ptr, size_t bytes);
 void bwi_arena_add_lender(struct bwi_arena *a, struct bwi_arena_lender *l);
 void bwi_arena_remove_lender(struct bwi_arena *a, struct bwi_arena_lender *l);
 bool bwi_arena_is_wanted(const struct bwi_arena *a); /* somebody waits for a buffer */
-/* The largest buffer that would be granted now. Lenders are asked as long as it is below `wanted`. */
+/* The largest buffer that would be granted now. Lenders are asked as long as it is below `wanted`, if all that they
+ * have could be enough. */
 uint64_t bwi_arena_largest_free(struct bwi_arena *a, uint64_t wanted);
 /* Tells the engine of the memory: bwi_io_register. It touches all of it, so only where it was touched anyway. */
 void bwi_arena_register(const struct bwi_arena *a, struct bwi_io *io);

@@ -28,7 +28,6 @@ struct bwi_io {
     struct bwi_ring *ring; /* NULL: threads */
     int wake_fd;           /* -1: none */
     unsigned in_flight;
-    unsigned urgent_threads;
     struct bwi_io_req *head, *tail; /* transfers for which the ring has no room yet, or that are refused */
     char why_not[160];              /* there is no ring */
 };
@@ -227,7 +226,6 @@ static int open_parts(struct bwi_io *io, const struct bwi_io_options *o, struct 
         return bwi_error_set(err, BW_E_UNSUPPORTED, "I/O: %s", io->why_not);
     const struct bwi_pool_options po = {
         .threads = thread_count(o), .urgent_threads = o->urgent_threads, .nice = o->nice};
-    io->urgent_threads = o->urgent_threads;
     return bwi_pool_open(io->os, &po, io->wake_fd, &io->pool, err);
 }
 
@@ -273,7 +271,8 @@ unsigned bwi_io_threads(const struct bwi_io *io) {
 }
 
 unsigned bwi_io_urgent_threads(const struct bwi_io *io) {
-    return io->urgent_threads > 0 ? io->urgent_threads : bwi_pool_threads(io->pool);
+    const unsigned own = bwi_pool_urgent_threads(io->pool);
+    return own > 0 ? own : bwi_pool_threads(io->pool);
 }
 
 unsigned bwi_io_in_flight(const struct bwi_io *io) {

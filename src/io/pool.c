@@ -177,7 +177,8 @@ static int start_workers(struct bwi_pool *p, unsigned count, struct bw_error *er
         snprintf(name, sizeof name, urgent ? "bw-capture-%u" : "bw-io-%u",
                  (urgent ? p->threads - p->size : p->threads) % 1000u);
         int rc = bwi_thread_start(&p->thread[p->threads], name, urgent ? work_urgently : work, p);
-        if (rc < 0) return bwi_error_errno(err, -rc, "start I/O thread %u of %u", p->threads + 1, count);
+        if (rc < 0 && urgent) break; /* there are others to do it */
+        if (rc < 0) return bwi_error_errno(err, -rc, "start I/O thread %u of %u", p->threads + 1, p->size);
     }
     return 0;
 }
@@ -200,12 +201,17 @@ int bwi_pool_open(struct bwi_os *os, const struct bwi_pool_options *o, int wake_
         return bwi_error_errno(err, -rc, "make the locks of the I/O threads");
     }
     rc = start_workers(p, all, err);
+    if (rc == 0) p->urgent = p->threads - p->size;
     if (rc < 0) {
         bwi_pool_close(p);
         return rc;
     }
     *ret = p;
     return 0;
+}
+
+unsigned bwi_pool_urgent_threads(const struct bwi_pool *p) {
+    return p->urgent;
 }
 
 unsigned bwi_pool_threads(const struct bwi_pool *p) {

@@ -21,8 +21,9 @@ struct bwi_pool_options {
 /* wake_fd: an eventfd that is signalled when there is a first completion to take; -1: bwi_pool_wait is used instead. */
 int bwi_pool_open(struct bwi_os *os, const struct bwi_pool_options *o, int wake_fd, struct bwi_pool **ret,
                   struct bw_error *err);
-unsigned bwi_pool_threads(const struct bwi_pool *p); /* but the urgent ones */
-void bwi_pool_close(struct bwi_pool *p);             /* joins the workers; NULL allowed */
+unsigned bwi_pool_urgent_threads(const struct bwi_pool *p); /* as many as could be had */
+unsigned bwi_pool_threads(const struct bwi_pool *p);        /* but the urgent ones */
+void bwi_pool_close(struct bwi_pool *p);                    /* joins the workers; NULL allowed */
 void bwi_pool_submit(struct bwi_pool *p, struct bwi_io_req *req);
 /* All that has finished, as a list; NULL: nothing. */
 struct bwi_io_req *bwi_pool_take(struct bwi_pool *p);

@@ -377,6 +377,10 @@ uint64_t bwi_snapshot_protect_ns(const struct bwi_snapshots *s) {
     return s->protect_ns;
 }
 
+bool bwi_snapshot_wanted(const struct bwi_snapshots *s) {
+    return s->wanting;
+}
+
 bool bwi_snapshot_lost(const struct bwi_snapshots *s) {
     return s->lost;
 }

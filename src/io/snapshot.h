@@ -49,6 +49,7 @@ int bwi_snapshot_work(struct bwi_snapshots *s, unsigned part, unsigned parts);
 /* Copies from one of the ranges, as it was. */
 void bwi_snapshot_copy(struct bwi_snapshots *s, uint8_t *dst, const uint8_t *src, size_t n, struct bwi_xxh_state *hash);
 uint64_t bwi_snapshot_protect_ns(const struct bwi_snapshots *s); /* of the part 0 of the work */
+bool bwi_snapshot_wanted(const struct bwi_snapshots *s);         /* a writer waits */
 bool bwi_snapshot_lost(const struct bwi_snapshots *s);
 /* Opens everything. No `work` or `copy` may be running. */
 struct bwi_snapshot_stats {

@@ -71,6 +71,12 @@ static int64_t look_cached(const uint8_t *mapped, size_t bytes, size_t page) {
     return cached;
 }
 
+/* To others than the owner mincore says that all is there, lest they learn what somebody else reads. */
+static bool may_look(int fd) {
+    struct stat st;
+    return geteuid() == 0 || (fstat(fd, &st) == 0 && st.st_uid == geteuid());
+}
+
 /* A file system on top of another one has no pages of its own, and no count; a mapping leads to where they are. */
 int64_t bwi_os_system_cached(struct bwi_os *os, int fd, uint64_t offset, uint64_t bytes) {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -78,7 +84,7 @@ int64_t bwi_os_system_cached(struct bwi_os *os, int fd, uint64_t offset, uint64_
     (void)os;
     if (bytes == 0 || offset > INT64_MAX || bytes > INT64_MAX - offset) return bytes == 0 ? 0 : -EINVAL;
     const int64_t counted = count_cached(fd, offset, bytes);
-    if (counted > 0) return counted;
+    if (counted > 0 || !may_look(fd)) return counted;
     void *mapped = mmap(NULL, bytes + before, PROT_READ, MAP_SHARED, fd, (off_t)(offset - before));
     if (mapped == MAP_FAILED) return counted == 0 ? 0 : -errno;
     const int64_t found = look_cached(mapped, bytes + before, page);

@@ -44,7 +44,7 @@ static int64_t cached_bytes(struct bwi_store_op *op, int fd) {
 }
 
 static bool is_in_cache(const struct bwi_store_op *op, int64_t cached) {
-    return cached < 0 || (uint64_t)cached >= op->bytes - op->bytes / FEW_MISSING;
+    return cached >= 0 && (uint64_t)cached >= op->bytes - op->bytes / FEW_MISSING;
 }
 
 static bool has_way(struct bwi_store_op *op, int fd) {
@@ -75,10 +75,10 @@ static void read_open(struct bwi_store_op *op, int fd) {
     struct bwi_os *os = bwi_posix_of(op)->os;
     const int64_t cached = cached_bytes(op, fd);
     const bool in_cache = is_in_cache(op, cached);
-    if (!in_cache) aim(op, fd);
+    if (!in_cache && !op->shared) aim(op, fd);
     if (op->direct_room > 0 || op->declined) return;
     op->req.result = read_pieces(op, fd, in_cache);
-    if (cached == 0) (void)os->advise_done(os, fd, op->offset, op->bytes);
+    if (cached == 0 && !op->shared) (void)os->advise_done(os, fd, op->offset, op->bytes);
 }
 
 void bwi_posix_read_bulk(struct bwi_store_op *op) {

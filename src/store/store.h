@@ -121,9 +121,10 @@ struct bwi_store_op {
     /* READ of much data that is read once, through a handle. What the page cache holds comes from there; all else past
      * it, where that is possible, and does not stay in it. */
     bool bulk;
-    bool uncached;     /* bulk: the caller knows that the page cache does not hold them */
-    bool may_decline;  /* bulk: rather than read through the page cache what only the buffer's address keeps from coming
-                          past it, end with `declined` */
+    bool shared;      /* bulk: others of this node may read the same soon: it comes through the page cache, and stays */
+    bool uncached;    /* bulk: the caller knows that the page cache does not hold them */
+    bool may_decline; /* bulk: rather than read through the page cache what only the buffer's address keeps from coming
+                         past it, end with `declined` */
     size_t room_bytes; /* bulk: that may be written at buf, where those are more: whole blocks are read as far as they
                           fit, whatever lies behind `bytes` */
     /* bulk: shown the bytes as they arrive, from the first on and piece by piece, while they are in the cache of the

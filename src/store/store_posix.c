@@ -62,7 +62,13 @@ static void read_done(struct bwi_posix *p, struct bwi_store_op *op) {
 
 /* --- writes of uploads ---- */
 
-#define BEHIND_BYTES ((size_t)1 << 20)
+#define BEHIND_BYTES   ((size_t)1 << 20)
+#define BEHIND_THREADS 4u
+
+/* Of few workers one that hangs in a write would be the one for calls. */
+static bool may_write_behind(const struct bwi_posix *p) {
+    return p->os->write_behind && bwi_io_threads(p->io) >= BEHIND_THREADS;
+}
 
 /* As many bytes as may go past the page cache go that way, if the caller's memory is aligned for it; what is left at
  * the end of an object goes through it. Much that goes through it is written by a worker: a ring would copy it on the
@@ -72,7 +78,7 @@ static void aim(struct bwi_store_op *op) {
     const size_t align = BWI_OS_DIRECT_ALIGN;
     const bool aligned = op->offset % align == 0 && (uintptr_t)op->buf % align == 0;
     const bool direct = u->direct >= 0 && !u->no_direct && aligned && op->bytes >= align;
-    if (!direct && op->bytes >= BEHIND_BYTES && bwi_posix_of(op)->os->write_behind) return; /* it stays a call */
+    if (!direct && op->bytes >= BEHIND_BYTES && may_write_behind(bwi_posix_of(op))) return; /* it stays a call */
     op->req.kind = BWI_IO_WRITE;
     op->req.fd = direct ? u->direct : u->fd;
     op->req.bytes = direct ? op->bytes - op->bytes % align : op->bytes;

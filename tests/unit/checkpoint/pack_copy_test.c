@@ -194,6 +194,69 @@ static void a_state_above_the_budget_is_written_all_the_same(void **state) {
     }
 }
 
+/* Somebody else's stray write: what is sent is what was hashed, and the disk has it. */
+static void memory_that_has_changed_is_not_sent(void **state) {
+    (void)state;
+    for (int in_gap = 0; in_gap < 2; in_gap++) {
+        struct source x;
+        struct bwi_resident r;
+        struct bw_error err = BW_ERROR_INIT;
+        source_keep(&x, &r, test_seed(3), MIB);
+        size_t chunk = x.s.plan.packs[0].first_chunk;
+        uint64_t used = 0;
+        for (;; chunk++) { /* one with a pad behind its last piece */
+            const struct bwi_chunk *k = &x.s.plan.chunks[chunk];
+            const struct bwi_piece *last = &x.s.plan.pieces[k->first_piece + k->pieces - 1];
+            used = last->pack_offset + last->bytes - k->pack_offset;
+            if (!in_gap || used < k->bytes) break;
+        }
+        r.buffers[chunk].ptr[in_gap ? used : used - 1] ^= 1;
+        uint32_t pack = 0;
+        while (chunk >= x.s.plan.packs[pack].first_chunk + x.s.plan.packs[pack].chunks) pack++;
+        for (int again = 0; again < 2; again++) {
+            struct bwi_pack_copy c = copy_of(&x, pack);
+            c.resident = &r;
+            assert_ok(bwi_pack_copy_start(&c, NULL, &err), &err);
+            world_run(&x.w);
+            if (again)
+                assert_ok(c.task.error.status, &c.task.error);
+            else
+                assert_fails(c.task.error.status, BW_E_IO, &c.task.error, "has changed since it was hashed");
+            if (again) assert_int_equal(c.memory_bytes, 0);
+            bwi_pack_copy_fini(&c);
+        }
+        bwi_resident_end(&r);
+        source_close(&x);
+    }
+}
+
+/* A tier that is slow, or hangs, keeps no more than a part of the memory from everybody else. */
+static void what_is_being_sent_leaves_most_of_the_arena(void **state) {
+    (void)state;
+    struct source x;
+    struct bwi_resident r;
+    struct bw_error err = BW_ERROR_INIT;
+    uint64_t most = 0;
+    source_keep(&x, &r, test_seed(3), 128 * KIB);
+    bwi_bucket_model(x.w.bucket[BWI_TIER_REMOTE])->latency_ns = BWI_NS_PER_S;
+    for (uint32_t i = 0; i < x.placed.p.pack_count; i++) {
+        struct bwi_pack_copy c = copy_of(&x, i);
+        c.resident = &r;
+        assert_ok(bwi_pack_copy_start(&c, NULL, &err), &err);
+        while (c.task.running) {
+            uint64_t sent = 0;
+            world_turn(&x.w);
+            for (size_t k = 0; k < r.last; k++) sent += r.buffers[k].in_use ? r.buffers[k].bytes : 0;
+            if (sent > most) most = sent;
+        }
+        assert_ok(c.task.error.status, &c.task.error);
+        bwi_pack_copy_fini(&c);
+    }
+    assert_in_range(most, 1, 32 * KIB);
+    bwi_resident_end(&r);
+    source_close(&x);
+}
+
 /* A copy that fails in the middle has given back what it was sending; the next one reads that. */
 static void a_copy_that_fails_lets_go_of_what_is_in_memory(void **state) {
     (void)state;
@@ -772,6 +835,8 @@ int main(void) {
         cmocka_unit_test(packs_arrive_byte_for_byte_whatever_the_order),
         cmocka_unit_test(what_is_still_in_memory_is_not_read_back),
         cmocka_unit_test(a_state_above_the_budget_is_written_all_the_same),
+        cmocka_unit_test(memory_that_has_changed_is_not_sent),
+        cmocka_unit_test(what_is_being_sent_leaves_most_of_the_arena),
         cmocka_unit_test(a_copy_that_fails_lets_go_of_what_is_in_memory),
         cmocka_unit_test(several_copies_share_an_arena),
         cmocka_unit_test(packs_are_copied_between_directories),

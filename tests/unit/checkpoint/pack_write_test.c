@@ -229,6 +229,34 @@ static void small_chunks_that_fit_are_captured_without_waiting(void **state) {
     world_close(&w);
 }
 
+/* The first chunks are smaller than the usual one: there are no slots any more when the arena has room still. */
+static void slots_that_run_out_before_the_arena_does_are_used_again(void **state) {
+    (void)state;
+    const uint64_t small = 33 * KIB, large = 64 * KIB, smalls = 120, larges = 300;
+    struct world w;
+    struct state s = {.rng = 1};
+    struct bwi_pack_write pw;
+    world_open(&w, 0, 4 * MIB);
+    bwi_description_init(&s.d);
+    const uint8_t *memory = state_memory(&s, smalls * small + larges * large);
+    for (uint64_t i = 0; i < smalls + larges; i++) {
+        char name[16];
+        const bool is_small = i < smalls;
+        (void)snprintf(name, sizeof name, "t%04u", (unsigned)i);
+        state_tensor(&s, name, BW_U8, memory, 1, is_small ? &small : &large, NULL);
+        memory += is_small ? small : large;
+    }
+    state_plan(&s, 64 * KIB, 64 * MIB);
+    assert_int_equal(s.plan.chunk_count, smalls + larges);
+    write_start(&w, &pw, &s, 0);
+    world_run(&w);
+    assert_false(pw.task.running);
+    check_written(&w, &pw, &s, 0);
+    bwi_pack_write_fini(&pw);
+    state_free(&s);
+    world_close(&w);
+}
+
 static void capturing_waits_for_buffers_and_says_how_long(void **state) {
     (void)state;
     struct world w;
@@ -605,6 +633,7 @@ int main(void) {
         cmocka_unit_test(a_chunk_above_the_budget_is_refused_at_once),
         cmocka_unit_test(memory_may_change_once_captured_while_writes_go_on),
         cmocka_unit_test(small_chunks_that_fit_are_captured_without_waiting),
+        cmocka_unit_test(slots_that_run_out_before_the_arena_does_are_used_again),
         cmocka_unit_test(capturing_waits_for_buffers_and_says_how_long),
         cmocka_unit_test(at_most_four_packs_are_open_and_capture_does_not_wait_for_their_end),
         cmocka_unit_test(each_pack_is_begun_and_finished_once_and_each_chunk_written_once),

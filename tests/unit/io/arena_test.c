@@ -68,6 +68,7 @@ static bool lend_one(struct bwi_arena_lender *l) {
     struct loan *x = (struct loan *)(void *)l;
     if (x->left == 0) return false;
     struct ask *k = &x->kept[--x->left];
+    l->bytes -= PAGE;
     bwi_arena_release(x->arena, k->w.ptr, k->w.bytes);
     return true;
 }
@@ -75,6 +76,7 @@ static bool lend_one(struct bwi_arena_lender *l) {
 static void keep(struct bwi_arena *a, struct loan *x, size_t n) {
     *x = (struct loan){.lender.lend = lend_one, .arena = a};
     for (; x->left < n; x->left++) ask(a, &x->kept[x->left], PAGE);
+    x->lender.bytes = n * PAGE;
     bwi_arena_add_lender(a, &x->lender);
 }
 
@@ -115,7 +117,9 @@ static void lenders_are_asked_until_there_is_a_piece_as_large_as_wanted(void **s
     assert_int_equal(x.left, 2);
     assert_int_equal(bwi_arena_largest_free(a, 2 * PAGE), 2 * PAGE);
     assert_int_equal(x.left, 2);
-    assert_int_equal(bwi_arena_largest_free(a, UINT64_MAX), 4 * PAGE);
+    assert_int_equal(bwi_arena_largest_free(a, 5 * PAGE), 2 * PAGE); /* all of it would not be enough */
+    assert_int_equal(x.left, 2);
+    assert_int_equal(bwi_arena_largest_free(a, 4 * PAGE), 4 * PAGE);
     bwi_arena_remove_lender(a, &x.lender);
     bwi_arena_close(a);
 }
