@@ -154,11 +154,22 @@ static void must_be_open(struct model *m) {
 
 /* ---- cases ---- */
 
+/* A machine whose processors are busy may take as long to protect as to copy, and then it copies. That is right, and
+ * nothing that is looked for here. */
+static bool took_too_long(const struct bw_save_stats *s) {
+    return strcmp(s->capture_mode, "copy") == 0 && strstr(s->capture_why, "as dear as copying") != NULL;
+}
+
+#define TRIES 20u
+
+/* Saves three times by write-protection. */
 static void saves_of(struct model *m, uint64_t budget, const char *launch, uint64_t first) {
     struct bw_options o = cow_options(m, launch, budget);
     struct bw_checkpointer *ck = open_with(&o);
     uint64_t caught = 0;
-    for (uint64_t step = first; step < first + 3; step++) {
+    unsigned protected = 0;
+    for (uint64_t step = first; protected < 3; step++) {
+        must(step < first + TRIES);
         fill_all(m, 100 * step);
         struct bw_save *v = describe(m, ck, step);
         start(v);
@@ -167,6 +178,12 @@ static void saves_of(struct model *m, uint64_t budget, const char *launch, uint6
         wait_for(v, BW_COMMITTED);
         stop_writing(m);
         const struct bw_save_stats stats = stats_of(v);
+        if (took_too_long(&stats)) {
+            bw_save_release(v);
+            check_all(m, step, 100 * step);
+            continue;
+        }
+        protected++;
         must(strcmp(stats.capture_mode, "cow") == 0 && stats.capture_why[0] == '\0');
         must(stats.stall_ns > 0 && stats.stall_ns <= stats.capture_ns && stats.capture_ns <= stats.local_ns);
         must(stats.protect_ns > 0 && stats.copied_bytes < 5 * MIB);
@@ -186,7 +203,7 @@ static void a_save_is_of_its_start_whatever_is_written_afterwards(void **state) 
     model_open(&m);
     if (can_protect(&m)) {
         saves_of(&m, 256 * MIB, "roomy", 10);
-        saves_of(&m, 64 * MIB, "narrow", 20);
+        saves_of(&m, 64 * MIB, "narrow", 40);
         must_be_sound(&m.place);
     }
     model_close(&m);
