@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The formats that are JSON: plain text, history entries, manifests; and the hashes. */
+#include "base/copy.h"
 #include "format/history.h"
 #include "format/json.h"
 #include "format/manifest.h"
@@ -27,6 +28,40 @@ static int run_sha(void *state, struct bw_error *err) {
     return 0;
 }
 
+struct capture {
+    struct bwi_span from;
+    uint8_t *to;
+};
+
+/* As a capture by copying: what was copied past the caches is hashed when all is copied. */
+static int run_copy_then_hash(void *state, struct bw_error *err) {
+    const struct capture *x = state;
+    struct bwi_span copy = bwi_span(x->to, x->from.len);
+    for (size_t at = 0; at < copy.len; at += BWI_EXTENT_BYTES) {
+        size_t n = copy.len - at < BWI_EXTENT_BYTES ? copy.len - at : BWI_EXTENT_BYTES;
+        bwi_copy_past_cache(x->to + at, x->from.ptr + at, n);
+    }
+    return run_xxh(&copy, err);
+}
+
+#define HASH_BYTES ((size_t)128 << 10)
+
+/* As a capture of what is write-protected: what was read to be copied is hashed while it is in the cache. */
+static int run_copy_and_hash(void *state, struct bw_error *err) {
+    const struct capture *x = state;
+    struct bwi_xxh_state hash;
+    (void)err;
+    bwi_xxh_init(&hash);
+    for (size_t at = 0; at < x->from.len; at += HASH_BYTES) {
+        size_t n = x->from.len - at < HASH_BYTES ? x->from.len - at : HASH_BYTES;
+        bwi_copy_past_cache(x->to + at, x->from.ptr + at, n);
+        bwi_xxh_update(&hash, x->from.ptr + at, n);
+    }
+    struct bwi_xxh h = bwi_xxh_final(&hash);
+    __asm__ volatile("" : : "r"(&h) : "memory");
+    return 0;
+}
+
 void cases_hash(struct compare *c) {
     size_t bytes = compare_size(c, (size_t)64 << 20);
     uint8_t *p = bench_alloc(bytes, 1);
@@ -35,6 +70,10 @@ void cases_hash(struct compare *c) {
     compare_subject(c, "hash: %zu bytes, more than a core's own caches hold", bytes);
     compare_run(c, &(struct compare_case){"XXH3-128, extent by extent", run_xxh, &all, 0, all, COMPARE_MEMCPY, 1});
     compare_run(c, &(struct compare_case){"SHA-256", run_sha, &all, 0, all, COMPARE_MEMCPY, 1});
+    struct capture x = {all, bench_alloc(bytes, 1)};
+    compare_run(c, &(struct compare_case){"copy, then XXH3-128", run_copy_then_hash, &x, 0, all, COMPARE_MEMCPY, 1});
+    compare_run(c, &(struct compare_case){"copy and XXH3-128", run_copy_and_hash, &x, 0, all, COMPARE_MEMCPY, 1});
+    free(x.to);
     free(p);
 }
 

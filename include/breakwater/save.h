@@ -211,8 +211,6 @@ struct bw_save_stats {
     uint64_t writes_caught;     /**< "cow": writes that came to what was not captured yet */
     uint64_t writes_waited;     /**< "cow": of them, those that waited for the capture */
     uint64_t write_wait_max_ns; /**< "cow": the longest of these waits */
-    uint64_t from_memory_bytes; /**< bytes that went to the second tier straight from memory; the others were
-                                     read from the first */
     char capture_mode[16];      /**< mode that really ran: "copy" or "cow" */
     char capture_why[96];       /**< why not "cow", although BW_CAPTURE_COW was asked for */
     char write_path[32];        /**< path that the bytes really took to the first tier, once they have:
@@ -220,6 +218,8 @@ struct bw_save_stats {
                                      in part" */
     uint32_t tiers;             /**< bit 0: the local tier holds it, bit 1: the authority does */
     uint32_t reserved;          /**< 0 */
+    uint64_t from_memory_bytes; /**< bytes that went to the second tier straight from memory; the others were
+                                     read from the first */
 };
 
 /** Fills times and sizes as known so far. Never blocks. */

@@ -247,19 +247,13 @@ static void look_done(struct bwi_io_req *r) {
 }
 
 static void start_look(struct bwi_pack_copy *c, struct block *b) {
-    struct bwi_io *io = bwi_loop_io(c->task.loop);
     c->c->memory_bytes += b->bytes;
     b->state = BLOCK_LOOK;
     b->owner = c;
     b->looking = true;
     b->look = (struct bwi_io_req){.kind = BWI_IO_CALL, .call = look_call, .done = look_done, .user = b};
     c->task.pending++;
-    if (io != NULL) {
-        bwi_io_submit(io, &b->look);
-    } else {
-        look_call(&b->look);
-        look_done(&b->look);
-    }
+    bwi_loop_call(c->task.loop, &b->look);
 }
 
 static bool begin_block(struct bwi_pack_copy *c) {
@@ -328,15 +322,10 @@ static bool begin_hash(struct bwi_pack_copy *c) {
         bwi_pack_digest_skip(&k->digest, b->bytes);
         return true;
     }
-    struct bwi_io *io = bwi_loop_io(c->task.loop);
-    if (io == NULL) {
-        hash_block(k);
-        return true;
-    }
     k->hash = (struct bwi_io_req){.kind = BWI_IO_CALL, .call = hash_call, .done = hash_done, .user = c};
     k->hashing = true;
     c->task.pending++;
-    bwi_io_submit(io, &k->hash);
+    bwi_loop_call(c->task.loop, &k->hash);
     return true;
 }
 

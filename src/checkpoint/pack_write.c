@@ -342,13 +342,7 @@ static bool batch_start(struct bwi_pack_write *w) {
     }
     k->ready_count -= count;
     w->task.pending++;
-    struct bwi_io *io = bwi_loop_io(w->task.loop);
-    if (io != NULL) {
-        bwi_io_submit(io, &b->req);
-    } else {
-        batch_fill(&b->req);
-        batch_filled(&b->req);
-    }
+    bwi_loop_call(w->task.loop, &b->req);
     return true;
 }
 
@@ -372,16 +366,10 @@ static void slot_hashed(struct bwi_io_req *r) {
 }
 
 static void slot_start_hash(struct bwi_pack_write *w, struct slot *s) {
-    struct bwi_io *io = bwi_loop_io(w->task.loop);
     s->hash = (struct bwi_io_req){.kind = BWI_IO_CALL, .call = slot_hash, .done = slot_hashed, .user = s};
     s->hashing = s->hashed = true;
     w->task.pending++;
-    if (io != NULL) {
-        bwi_io_submit(io, &s->hash);
-    } else {
-        slot_hash(&s->hash);
-        slot_hashed(&s->hash);
-    }
+    bwi_loop_call(w->task.loop, &s->hash);
 }
 
 static bool slot_captured(struct bwi_pack_write *w, struct slot *s) {

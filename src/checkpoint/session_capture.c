@@ -57,15 +57,9 @@ static void planned(struct bwi_io_req *r) {
 }
 
 static void start_planning(struct bwi_save *v) {
-    struct bwi_io *io = bwi_loop_io(v->task.loop);
     v->is_planning = true;
     v->planning = (struct bwi_io_req){.kind = BWI_IO_CALL, .call = plan, .done = planned, .user = v};
-    if (io != NULL) {
-        bwi_io_submit(io, &v->planning);
-    } else {
-        plan(&v->planning);
-        planned(&v->planning);
-    }
+    bwi_loop_call(v->task.loop, &v->planning);
 }
 
 static void note_capture(struct bwi_save *v) {

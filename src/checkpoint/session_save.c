@@ -155,6 +155,8 @@ static enum bwi_step tidy(struct bwi_save *v) {
         bwi_room_start(&v->room, ctx_of(v)->loop, &v->task);
     }
     if (v->room.task.running) return BWI_STEP_WAIT;
+    const struct bw_error *e = &v->room.task.error;
+    if (e->status < 0) bwi_session_note(s, e->status, v->step, "what is dead stays on the local tier: %s", e->message);
     note_evictions(v);
     if (v->room.evicted > 0) bwi_session_room_changed(s);
     v->room.task.step = NULL;

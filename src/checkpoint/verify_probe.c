@@ -91,16 +91,11 @@ static void check_done(struct bwi_io_req *r) {
 }
 
 static void begin_check(struct bwi_verify_probe *p) {
-    struct bwi_io *io = bwi_loop_io(p->g->task.loop);
     p->state = BWI_PROBE_CHECK;
-    if (io == NULL) {
-        check(p);
-        return;
-    }
     p->working = true;
     p->g->task.pending++;
     p->req = (struct bwi_io_req){.kind = BWI_IO_CALL, .call = check_call, .done = check_done, .user = p};
-    bwi_io_submit(io, &p->req);
+    bwi_loop_call(p->g->task.loop, &p->req);
 }
 
 static bool begin_read(struct bwi_verify_probe *p) {

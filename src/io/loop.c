@@ -77,6 +77,14 @@ struct bwi_env *bwi_loop_env(struct bwi_loop *l) {
 struct bwi_io *bwi_loop_io(struct bwi_loop *l) {
     return l->io;
 }
+void bwi_loop_call(struct bwi_loop *l, struct bwi_io_req *req) {
+    if (l->io) {
+        bwi_io_submit(l->io, req);
+        return;
+    }
+    req->call(req);
+    req->done(req);
+}
 uint64_t bwi_loop_now_ns(struct bwi_loop *l) {
     return l->env->now_ns(l->env);
 }

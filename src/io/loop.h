@@ -59,6 +59,7 @@ struct bwi_source {
 };
 
 struct bwi_io;
+struct bwi_io_req;
 
 /* io may be NULL (tests on virtual time). */
 int bwi_loop_open(struct bwi_env *env, struct bwi_io *io, struct bwi_loop **ret, struct bw_error *err);
@@ -68,6 +69,8 @@ void bwi_loop_remove_source(struct bwi_loop *l, struct bwi_source *s);
 
 struct bwi_env *bwi_loop_env(struct bwi_loop *l);
 struct bwi_io *bwi_loop_io(struct bwi_loop *l);
+/* Hands a CALL over to a worker. Without an engine it is carried out at once, and `done` has run when this returns. */
+void bwi_loop_call(struct bwi_loop *l, struct bwi_io_req *req);
 uint64_t bwi_loop_now_ns(struct bwi_loop *l);
 
 /* Delivers completions and runs every ready task until none is ready. Waits for the next completion or timer, no longer

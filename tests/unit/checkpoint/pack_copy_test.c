@@ -119,6 +119,19 @@ static void source_keep(struct source *x, struct bwi_resident *r, uint64_t seed,
     placed_make(&x->placed, &x->w, &x->s, 0, x->pw.headers);
 }
 
+static void copy_begin(struct source *x, struct bwi_resident *r, uint32_t pack, struct bwi_pack_copy *c) {
+    struct bw_error err = BW_ERROR_INIT;
+    *c = copy_of(x, pack);
+    c->resident = r;
+    assert_ok(bwi_pack_copy_start(c, NULL, &err), &err);
+}
+
+/* Copies a pack with what is in memory of it. To be ended by bwi_pack_copy_fini. */
+static void copy_kept(struct source *x, struct bwi_resident *r, uint32_t pack, struct bwi_pack_copy *c) {
+    copy_begin(x, r, pack, c);
+    world_run(&x->w);
+}
+
 /* Spoils on the local tier what is in memory, so that whoever reads it there finds damage. Returns its bytes. */
 static uint64_t spoil_resident(struct source *x, const struct bwi_resident *r, uint32_t pack) {
     const struct bwi_pack_plan *p = &x->s.plan.packs[pack];
@@ -146,11 +159,8 @@ static void what_is_still_in_memory_is_not_read_back(void **state) {
         uint64_t file_bytes = 0, memory_bytes = 0;
         for (uint32_t i = 0; i < x.placed.p.pack_count; i++) {
             const uint64_t resident = spoil_resident(&x, &r, i);
-            struct bwi_pack_copy c = copy_of(&x, i);
-            struct bw_error err = BW_ERROR_INIT;
-            c.resident = &r;
-            assert_ok(bwi_pack_copy_start(&c, NULL, &err), &err);
-            world_run(&x.w);
+            struct bwi_pack_copy c;
+            copy_kept(&x, &r, i, &c);
             assert_ok(c.task.error.status, &c.task.error);
             assert_int_equal(c.bytes, x.placed.p.packs[i].file_bytes);
             assert_int_equal(c.memory_bytes, resident);
@@ -180,11 +190,8 @@ static void a_state_above_the_budget_is_written_all_the_same(void **state) {
         source_keep(&x, &r, test_seed(seed), ARENA);
         assert_true(x.s.plan.stored_bytes > 2 * ARENA);
         for (uint32_t i = 0; i < x.placed.p.pack_count; i++) {
-            struct bwi_pack_copy c = copy_of(&x, i);
-            struct bw_error err = BW_ERROR_INIT;
-            c.resident = &r;
-            assert_ok(bwi_pack_copy_start(&c, NULL, &err), &err);
-            world_run(&x.w);
+            struct bwi_pack_copy c;
+            copy_kept(&x, &r, i, &c);
             assert_ok(c.task.error.status, &c.task.error);
             bwi_pack_copy_fini(&c);
         }
@@ -200,7 +207,6 @@ static void memory_that_has_changed_is_not_sent(void **state) {
     for (int in_gap = 0; in_gap < 2; in_gap++) {
         struct source x;
         struct bwi_resident r;
-        struct bw_error err = BW_ERROR_INIT;
         source_keep(&x, &r, test_seed(3), MIB);
         size_t chunk = x.s.plan.packs[0].first_chunk;
         uint64_t used = 0;
@@ -214,10 +220,8 @@ static void memory_that_has_changed_is_not_sent(void **state) {
         uint32_t pack = 0;
         while (chunk >= x.s.plan.packs[pack].first_chunk + x.s.plan.packs[pack].chunks) pack++;
         for (int again = 0; again < 2; again++) {
-            struct bwi_pack_copy c = copy_of(&x, pack);
-            c.resident = &r;
-            assert_ok(bwi_pack_copy_start(&c, NULL, &err), &err);
-            world_run(&x.w);
+            struct bwi_pack_copy c;
+            copy_kept(&x, &r, pack, &c);
             if (again)
                 assert_ok(c.task.error.status, &c.task.error);
             else
@@ -235,14 +239,12 @@ static void what_is_being_sent_leaves_most_of_the_arena(void **state) {
     (void)state;
     struct source x;
     struct bwi_resident r;
-    struct bw_error err = BW_ERROR_INIT;
     uint64_t most = 0;
     source_keep(&x, &r, test_seed(3), 128 * KIB);
     bwi_bucket_model(x.w.bucket[BWI_TIER_REMOTE])->latency_ns = BWI_NS_PER_S;
     for (uint32_t i = 0; i < x.placed.p.pack_count; i++) {
-        struct bwi_pack_copy c = copy_of(&x, i);
-        c.resident = &r;
-        assert_ok(bwi_pack_copy_start(&c, NULL, &err), &err);
+        struct bwi_pack_copy c;
+        copy_begin(&x, &r, i, &c);
         while (c.task.running) {
             uint64_t sent = 0;
             world_turn(&x.w);
@@ -262,14 +264,11 @@ static void a_copy_that_fails_lets_go_of_what_is_in_memory(void **state) {
     (void)state;
     struct source x;
     struct bwi_resident r;
-    struct bw_error err = BW_ERROR_INIT;
     source_keep(&x, &r, test_seed(3), MIB);
     bwi_bucket_fail_next(x.w.bucket[BWI_TIER_REMOTE], BWI_STORE_WRITE, NULL, BW_E_IO, false);
     for (int again = 0; again < 2; again++) {
-        struct bwi_pack_copy c = copy_of(&x, 0);
-        c.resident = &r;
-        assert_ok(bwi_pack_copy_start(&c, NULL, &err), &err);
-        world_run(&x.w);
+        struct bwi_pack_copy c;
+        copy_kept(&x, &r, 0, &c);
         assert_int_equal(c.task.error.status, again ? 0 : BW_E_IO);
         if (again) assert_in_range(c.memory_bytes, 0, c.bytes - 1);
         bwi_pack_copy_fini(&c);

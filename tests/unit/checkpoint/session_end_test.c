@@ -501,6 +501,38 @@ static void dead_data_goes_before_the_save_only_where_room_is_short(void **unuse
     }
 }
 
+static bool is_published_next(struct cluster *c, void *user) {
+    (void)c;
+    return ((struct bwi_save *)user)->state == BWI_SAVE_PUBLISH;
+}
+
+/* It is told, and the next save does it. */
+static void dead_data_that_cannot_be_looked_for_fails_no_save(void **unused) {
+    (void)unused;
+    struct cluster c;
+    struct bwi_save *v;
+    cluster_init(&c, 49);
+    open_all(&c, 0, &(struct launch){.launch = "a", .world = 1});
+    commit_all(&c, 0, 1, 10);
+    bwi_bucket_model(c.remote)->latency_ns = BWI_NS_PER_S;
+    save_all(&c, 0, 1, 20, &v);
+    wait_level(&c, v, BW_LOCAL);
+    const struct bwi_id gone = v->id;
+    bwi_session_cancel(v);
+    assert_true(cluster_run(&c, ended, v, 600000));
+    bwi_session_release(v);
+    save_all(&c, 0, 1, 30, &v);
+    assert_true(cluster_run(&c, is_published_next, v, 600000));
+    const uint64_t notes = c.ranks[0].notes;
+    bwi_bucket_fail_next(c.local[0], BWI_STORE_LIST, NULL, BW_E_IO, false);
+    wait_level(&c, v, BW_COMMITTED);
+    assert_int_equal(c.ranks[0].notes, notes + 1);
+    assert_true(left_of(c.local[0], &gone) > 0);
+    commit_all(&c, 0, 1, 40);
+    assert_int_equal(left_of(c.local[0], &gone), 0);
+    cluster_fini(&c);
+}
+
 static bool has_room(struct cluster *c, void *user) {
     (void)c;
     return ((struct bwi_save *)user)->state > BWI_SAVE_ROOM;
@@ -666,6 +698,7 @@ int main(void) {
         cmocka_unit_test(a_step_that_may_have_been_made_is_never_refused),
         cmocka_unit_test(steps_that_only_some_ranks_make_all_come_to_an_end),
         cmocka_unit_test(dead_data_goes_before_the_save_only_where_room_is_short),
+        cmocka_unit_test(dead_data_that_cannot_be_looked_for_fails_no_save),
         cmocka_unit_test(a_save_that_waits_for_room_goes_on_as_soon_as_another_one_makes_some),
         cmocka_unit_test(a_save_is_started_once),
         cmocka_unit_test(a_head_that_is_older_than_the_known_one_changes_nothing),

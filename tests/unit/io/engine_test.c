@@ -233,6 +233,17 @@ static void open_gate(struct gate *g) {
     bwi_mutex_unlock(&g->lock);
 }
 
+#define BLOCKERS 20
+
+/* More calls than there are workers for them. */
+static void block_workers(struct bwi_io *io, struct gate *g, struct bwi_io_req calls[BLOCKERS], int *done) {
+    for (int i = 0; i < BLOCKERS; i++) {
+        calls[i] =
+            (struct bwi_io_req){.kind = BWI_IO_CALL, .call = wait_at_gate, .buf = g, .user = done, .done = count};
+        bwi_io_submit(io, &calls[i]);
+    }
+}
+
 static void calls_that_block_leave_a_worker_for_transfers(void **state) {
     (void)state;
     struct gate gate = {.open = false};
@@ -242,19 +253,15 @@ static void calls_that_block_leave_a_worker_for_transfers(void **state) {
         int calls_done = 0, done = 0;
         gate.open = false;
         struct bwi_io *io = open_io(threads, NULL);
-        struct bwi_io_req calls[20], transfer = {.kind = BWI_IO_FSYNC, .fd = -1, .user = &done, .done = count};
-        for (int i = 0; i < 20; i++) {
-            calls[i] = (struct bwi_io_req){
-                .kind = BWI_IO_CALL, .call = wait_at_gate, .buf = &gate, .user = &calls_done, .done = count};
-            bwi_io_submit(io, &calls[i]);
-        }
+        struct bwi_io_req calls[BLOCKERS], transfer = {.kind = BWI_IO_FSYNC, .fd = -1, .user = &done, .done = count};
+        block_workers(io, &gate, calls, &calls_done);
         bwi_io_submit(io, &transfer);
         assert_int_equal(bwi_io_reap(io, now() + SOON), 1);
         assert_int_equal(done, 1);
         assert_int_equal(calls_done, 0);
         open_gate(&gate);
         finish_all(io);
-        assert_int_equal(calls_done, 20);
+        assert_int_equal(calls_done, BLOCKERS);
         bwi_io_close(io);
     }
     bwi_cond_fini(&gate.changed);
@@ -287,7 +294,7 @@ static void what_is_urgent_has_threads_of_its_own_that_give_way_to_nobody(void *
     assert_int_equal(bwi_io_threads(io), 2);
     assert_int_equal(bwi_io_urgent_threads(io), 2);
     const int nice = getpriority(PRIO_PROCESS, 0);
-    struct bwi_io_req calls[20];
+    struct bwi_io_req calls[BLOCKERS];
     struct where usual = {.nice = 99}, urgent[5];
     int calls_done = 0, done = 0;
     struct bwi_io_req first = {.kind = BWI_IO_CALL, .call = note_thread, .buf = &usual, .user = &done, .done = count};
@@ -295,11 +302,7 @@ static void what_is_urgent_has_threads_of_its_own_that_give_way_to_nobody(void *
     finish_all(io);
     assert_memory_equal(usual.name, "bw-io-", 6);
     assert_int_equal(usual.nice, nice > 3 ? nice : 3);
-    for (int i = 0; i < 20; i++) {
-        calls[i] = (struct bwi_io_req){
-            .kind = BWI_IO_CALL, .call = wait_at_gate, .buf = &gate, .user = &calls_done, .done = count};
-        bwi_io_submit(io, &calls[i]);
-    }
+    block_workers(io, &gate, calls, &calls_done);
     struct bwi_io_req now_please[5];
     for (int i = 0; i < 5; i++) {
         now_please[i] = (struct bwi_io_req){
@@ -314,7 +317,7 @@ static void what_is_urgent_has_threads_of_its_own_that_give_way_to_nobody(void *
     }
     open_gate(&gate);
     finish_all(io);
-    assert_int_equal(calls_done, 20);
+    assert_int_equal(calls_done, BLOCKERS);
     bwi_io_close(io);
     bwi_cond_fini(&gate.changed);
     bwi_mutex_fini(&gate.lock);
