@@ -314,6 +314,10 @@ struct bw_checkpointer_stats {
     uint64_t memory_budget_bytes;  /**< of the arena */
     uint64_t memory_peak_bytes;    /**< most of it that was in use at once */
     char io_backend[32];           /**< what moves the bytes: "io_uring" or "threads" */
+    uint32_t capture_threads;      /**< that copy or protect while training waits: those that could be had */
+    uint32_t reserved;             /**< 0 */
+    char io_lacks[256];            /**< what it goes without, and why: an io_uring, one that knows the memory
+                                        budget, threads for capturing that were asked for; "": nothing */
 };
 
 /** Fills the counters. Never blocks for I/O. */

@@ -110,6 +110,8 @@ static void publish_stats(struct bw_checkpointer *ck) {
     t->memory_budget_bytes = bwi_arena_budget(ck->host.arena);
     t->memory_peak_bytes = bwi_arena_peak(ck->host.arena);
     bwi_format(t->io_backend, sizeof t->io_backend, "%s", bwi_io_backend(ck->host.io));
+    t->capture_threads = bwi_io_urgent_threads(ck->host.io);
+    bwi_io_lacks(ck->host.io, t->io_lacks, sizeof t->io_lacks);
 }
 
 /* With the lock held. */

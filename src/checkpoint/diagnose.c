@@ -41,11 +41,19 @@ static void fact(struct bwi_findings *f, const char *check, const char *text) {
 static void say_io_uring(const struct bwi_probe_machine *m, struct bwi_findings *f) {
     static const char *const settings[] = {"", ", for unprivileged processes by kernel.io_uring_disabled = 1",
                                            ", for all processes by kernel.io_uring_disabled = 2"};
-    if (m->io_uring == 0) {
-        fact(f, "io_uring", "available");
+    struct reason r;
+    if (m->io_uring == 0 && m->ring_memory < 0) {
+        bwi_findings_add(f, 1, 0, NULL, NULL, "io_uring", NULL,
+                         "available, but memory cannot be registered with it (%s of it: %s): each transfer looks its "
+                         "pages up anew, which costs processor time; RLIMIT_MEMLOCK decides",
+                         amount(BWI_PROBE_MEMORY).s, reason(&r, m->ring_memory));
         return;
     }
-    struct reason r;
+    if (m->io_uring == 0) {
+        bwi_findings_add(f, 0, 0, NULL, NULL, "io_uring", NULL, "available; %s of memory could be registered with it",
+                         amount(BWI_PROBE_MEMORY).s);
+        return;
+    }
     const bool set = m->io_uring_disabled == 1 || m->io_uring_disabled == 2;
     const char *why = set ? settings[m->io_uring_disabled] : "";
     if (!set && m->io_uring == -EPERM) why = ", by a container's seccomp filter or a security module";
@@ -93,6 +101,18 @@ static void say_limits(const struct bwi_probe_machine *m, struct bwi_findings *f
     }
 }
 
+static void say_threads(const struct bwi_probe_machine *m, struct bwi_findings *f) {
+    struct reason r;
+    if (m->thread_error == 0)
+        bwi_findings_add(f, 0, 0, NULL, NULL, "threads", NULL, "%u could be started: no handle starts more by itself",
+                         m->threads);
+    else
+        bwi_findings_add(f, 1, 0, NULL, NULL, "threads", NULL,
+                         "%u could be started, of up to %u that a handle starts by itself: %s; RLIMIT_NPROC and a "
+                         "container's pids.max decide",
+                         m->threads, BWI_PROBE_THREADS, reason(&r, m->thread_error));
+}
+
 static void say_huge_pages(const struct bwi_probe_machine *m, struct bwi_findings *f) {
     if (m->huge_pages[0] == '\0') {
         fact(f, "huge pages", "this kernel has no transparent huge pages, or does not say");
@@ -113,6 +133,7 @@ void bwi_diagnose_machine(const struct bwi_probe_machine *m, struct bwi_findings
                      amount(m->shm_free_bytes).s);
     say_huge_pages(m, f);
     say_limits(m, f);
+    say_threads(m, f);
     say_io_uring(m, f);
     say_userfaultfd(m, f);
 }

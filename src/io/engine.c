@@ -13,6 +13,8 @@
 #include "os/thread.h"
 #include <assert.h>
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #define THREADS_MIN      6u /* fewer leave no room beside a lane that hangs */
@@ -30,6 +32,8 @@ struct bwi_io {
     unsigned in_flight;
     struct bwi_io_req *head, *tail; /* transfers for which the ring has no room yet, or that are refused */
     char why_not[160];              /* there is no ring */
+    int unregistered;               /* why the ring does not know the memory: a negative errno; 0 */
+    unsigned urgent_wanted;
 };
 
 static void say_why_not(struct bwi_io *io, const char *what, int rc) {
@@ -224,6 +228,7 @@ static int open_parts(struct bwi_io *io, const struct bwi_io_options *o, struct 
         bwi_format(io->why_not, sizeof io->why_not, "threads were asked for");
     else if (open_ring(io, o) < 0 && o->backend == BW_IO_URING)
         return bwi_error_set(err, BW_E_UNSUPPORTED, "I/O: %s", io->why_not);
+    io->urgent_wanted = o->urgent_threads;
     const struct bwi_pool_options po = {
         .threads = thread_count(o), .urgent_threads = o->urgent_threads, .nice = o->nice};
     return bwi_pool_open(io->os, &po, io->wake_fd, &io->pool, err);
@@ -257,7 +262,7 @@ void bwi_io_close(struct bwi_io *io) {
 }
 
 void bwi_io_register(struct bwi_io *io, void *ptr, size_t bytes) {
-    if (io->ring) (void)bwi_ring_register(io->ring, ptr, bytes);
+    if (io->ring) io->unregistered = bwi_ring_register(io->ring, ptr, bytes);
 }
 
 /* --- what it is ---------------------------------------------------------------------------------------------- */
@@ -285,4 +290,26 @@ const char *bwi_io_backend(const struct bwi_io *io) {
 
 const char *bwi_io_why_not(const struct bwi_io *io) {
     return io->why_not;
+}
+
+/* Behind what is said already. */
+__attribute__((format(printf, 3, 4))) static void add(char *ret, size_t ret_bytes, const char *fmt, ...) {
+    char text[160];
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    const size_t used = strlen(ret);
+    bwi_format(ret + used, ret_bytes - used, "%s%s", used > 0 ? "; " : "", text);
+}
+
+void bwi_io_lacks(const struct bwi_io *io, char *ret, size_t ret_bytes) {
+    const unsigned urgent = bwi_pool_urgent_threads(io->pool);
+    bwi_format(ret, ret_bytes, "%s", io->why_not);
+    if (has_ring(io) && io->unregistered < 0)
+        add(ret, ret_bytes, "the io_uring looks memory up anew for each transfer: registering it: %s",
+            strerrordesc_np(-io->unregistered));
+    if (urgent < io->urgent_wanted)
+        add(ret, ret_bytes, "%u of %u threads for capturing: start one more: %s", urgent, io->urgent_wanted,
+            strerrordesc_np(-bwi_pool_urgent_error(io->pool)));
 }

@@ -64,6 +64,9 @@ unsigned bwi_io_urgent_threads(const struct bwi_io *io); /* that carry out what 
 unsigned bwi_io_in_flight(const struct bwi_io *io);      /* submitted and not yet delivered; loop's thread */
 const char *bwi_io_backend(const struct bwi_io *io);     /* "io_uring", "threads" */
 const char *bwi_io_why_not(const struct bwi_io *io);     /* there is no ring; "": there is one */
+/* All that it goes without, and why: the ring, a ring that knows the memory, urgent threads that were asked for. "":
+ * nothing. */
+void bwi_io_lacks(const struct bwi_io *io, char *ret, size_t ret_bytes);
 /* Memory that most transfers use: a ring need not look at its pages each time. Once, before the first request; a kernel
  * that does not want it (locked memory) goes on without. */
 void bwi_io_register(struct bwi_io *io, void *ptr, size_t bytes);

@@ -16,6 +16,7 @@ struct bwi_pool {
     int wake_fd;
     unsigned size;      /* workers, without the urgent ones */
     unsigned urgent;    /* urgent ones, which are behind the others */
+    int urgent_error;   /* why there are fewer urgent ones than were asked for */
     int nice;           /* of the others */
     unsigned threads;   /* of all, started */
     unsigned calls_max; /* workers that calls may occupy at once */
@@ -177,7 +178,10 @@ static int start_workers(struct bwi_pool *p, unsigned count, struct bw_error *er
         snprintf(name, sizeof name, urgent ? "bw-capture-%u" : "bw-io-%u",
                  (urgent ? p->threads - p->size : p->threads) % 1000u);
         int rc = bwi_thread_start(&p->thread[p->threads], name, urgent ? work_urgently : work, p);
-        if (rc < 0 && urgent) break; /* there are others to do it */
+        if (rc < 0 && urgent) { /* there are others to do it */
+            p->urgent_error = rc;
+            break;
+        }
         if (rc < 0) return bwi_error_errno(err, -rc, "start I/O thread %u of %u", p->threads + 1, p->size);
     }
     return 0;
@@ -212,6 +216,10 @@ int bwi_pool_open(struct bwi_os *os, const struct bwi_pool_options *o, int wake_
 
 unsigned bwi_pool_urgent_threads(const struct bwi_pool *p) {
     return p->urgent;
+}
+
+int bwi_pool_urgent_error(const struct bwi_pool *p) {
+    return p->urgent_error;
 }
 
 unsigned bwi_pool_threads(const struct bwi_pool *p) {

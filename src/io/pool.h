@@ -22,6 +22,7 @@ struct bwi_pool_options {
 int bwi_pool_open(struct bwi_os *os, const struct bwi_pool_options *o, int wake_fd, struct bwi_pool **ret,
                   struct bw_error *err);
 unsigned bwi_pool_urgent_threads(const struct bwi_pool *p); /* as many as could be had */
+int bwi_pool_urgent_error(const struct bwi_pool *p);        /* why not as many as were asked for: a negative errno; 0 */
 unsigned bwi_pool_threads(const struct bwi_pool *p);        /* but the urgent ones */
 void bwi_pool_close(struct bwi_pool *p);                    /* joins the workers; NULL allowed */
 void bwi_pool_submit(struct bwi_pool *p, struct bwi_io_req *req);

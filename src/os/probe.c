@@ -4,7 +4,9 @@
 #include "os/probe.h"
 #include "base/env.h"
 #include "base/text.h"
+#include "os/memory.h"
 #include "os/os.h"
+#include "os/thread.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -17,6 +19,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -91,11 +94,24 @@ bool bwi_probe_choice(const char *line, char *ret, size_t ret_bytes) {
 
 /* ---- system calls that containers refuse ---- */
 
+/* What is registered is locked: a limit of that may be below what a handle wants. */
+static int register_memory(int ring) {
+    struct bwi_memory memory;
+    int rc = bwi_memory_map(BWI_PROBE_MEMORY, &memory);
+    if (rc < 0) return rc;
+    const struct iovec part = {memory.ptr, BWI_PROBE_MEMORY};
+    rc = syscall(SYS_io_uring_register, ring, IORING_REGISTER_BUFFERS, &part, 1) < 0 ? -errno : 0;
+    if (rc == 0) (void)syscall(SYS_io_uring_register, ring, IORING_UNREGISTER_BUFFERS, NULL, 0);
+    bwi_memory_unmap(&memory);
+    return rc;
+}
+
 static void probe_io_uring(struct bwi_probe_machine *m) {
     struct io_uring_params params;
     memset(&params, 0, sizeof params);
     const long fd = syscall(SYS_io_uring_setup, 4, &params);
     m->io_uring = fd < 0 ? -errno : 0;
+    m->ring_memory = fd < 0 ? m->io_uring : register_memory((int)fd);
     if (fd >= 0) (void)close((int)fd);
     const uint64_t none = UINT64_MAX;
     const uint64_t disabled = read_number("/proc/sys/kernel/io_uring_disabled", none);
@@ -135,6 +151,31 @@ static void probe_userfaultfd(struct bwi_probe_machine *m) {
     (void)close(fd);
 }
 
+/* ---- threads ---- */
+
+static void *wait_for_start(void *arg) {
+    struct bwi_mutex *start = arg;
+    bwi_mutex_lock(start);
+    bwi_mutex_unlock(start);
+    return NULL;
+}
+
+/* All at once: what a limit of processes allows is seen only beside each other. */
+static void probe_threads(struct bwi_probe_machine *m) {
+    struct bwi_thread threads[BWI_PROBE_THREADS] = {0};
+    struct bwi_mutex start;
+    m->thread_error = bwi_mutex_init(&start);
+    if (m->thread_error < 0) return;
+    bwi_mutex_lock(&start);
+    while (m->threads < BWI_PROBE_THREADS && m->thread_error == 0) {
+        m->thread_error = bwi_thread_start(&threads[m->threads], "bw-probe", wait_for_start, &start);
+        m->threads += m->thread_error == 0;
+    }
+    bwi_mutex_unlock(&start);
+    for (unsigned i = 0; i < m->threads; i++) bwi_thread_join(&threads[i]);
+    bwi_mutex_fini(&start);
+}
+
 void bwi_probe_machine(struct bwi_probe_machine *ret) {
     struct utsname name;
     memset(ret, 0, sizeof *ret);
@@ -144,6 +185,7 @@ void bwi_probe_machine(struct bwi_probe_machine *ret) {
     probe_memory(ret);
     probe_io_uring(ret);
     probe_userfaultfd(ret);
+    probe_threads(ret);
 }
 
 /* ---- a directory ---- */

@@ -9,6 +9,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define BWI_PROBE_THREADS 33u /* a handle starts no more by itself: for transfers, for capturing, and the loop */
+#define BWI_PROBE_MEMORY  ((size_t)64 << 20) /* that a ring is asked to know: the least memory budget */
+
 struct bwi_probe_machine {
     char kernel[136];               /* "Linux 6.1.0-18-amd64"; "" unknown */
     unsigned cpus;                  /* that this process may run on */
@@ -18,11 +21,14 @@ struct bwi_probe_machine {
     uint64_t descriptors;           /* RLIMIT_NOFILE, soft; UINT64_MAX: no limit */
     uint64_t descriptors_max;       /* hard */
     int io_uring;                   /* 0: a ring could be made; else a negative errno */
+    int ring_memory;                /* 0: a ring took memory to know; else a negative errno. As io_uring without one */
     int io_uring_disabled;          /* kernel.io_uring_disabled: 0, 1 (unprivileged), 2 (all); -1: no such setting */
     int userfaultfd;                /* 0: faults can be handled; else a negative errno */
     bool userfaultfd_user_only;     /* only faults in user mode: the kernel's own copies into protected memory fail */
     bool userfaultfd_write_protect; /* write faults on protected pages can be handled */
     int userfaultfd_unprivileged;   /* vm.unprivileged_userfaultfd: 0, 1; -1: no such setting */
+    unsigned threads;               /* that could be started beside each other, of BWI_PROBE_THREADS */
+    int thread_error;               /* why not all of them: a negative errno; 0 */
     char huge_pages[16];            /* transparent ones: "always", "madvise", "never"; "": this kernel has none */
     uint64_t huge_page_bytes;       /* size of a transparent huge page; 0 unknown */
     uint64_t shm_bytes, shm_free_bytes; /* of /dev/shm; 0 when there is none */

@@ -80,6 +80,7 @@ static void check_path_taken(struct place *p) {
     bw_checkpointer_stats(ck, &whole);
     must(strcmp(stats.write_path, "threads, direct") == 0 && strcmp(stats.capture_mode, "copy") == 0);
     must(strcmp(whole.io_backend, "threads") == 0);
+    must(strcmp(whole.io_lacks, "no io_uring: Operation not permitted") == 0);
     close_ok(ck);
     free(m);
 }

@@ -6,6 +6,7 @@
 #include "base/vec.h"
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 
 #define WAITING_MAX 512u
 
@@ -99,6 +100,10 @@ const char *bwi_io_backend(const struct bwi_io *io) {
 const char *bwi_io_why_not(const struct bwi_io *io) {
     (void)io;
     return "a simulated machine";
+}
+
+void bwi_io_lacks(const struct bwi_io *io, char *ret, size_t ret_bytes) {
+    (void)snprintf(ret, ret_bytes, "%s", bwi_io_why_not(io));
 }
 
 void bwi_io_register(struct bwi_io *io, void *ptr, size_t bytes) {

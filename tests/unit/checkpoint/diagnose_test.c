@@ -36,6 +36,7 @@ static struct bwi_probe_machine good_machine(void) {
                                       .memlock_bytes = UINT64_MAX,
                                       .descriptors = 1024,
                                       .descriptors_max = UINT64_MAX,
+                                      .threads = BWI_PROBE_THREADS,
                                       .userfaultfd_write_protect = true,
                                       .userfaultfd_unprivileged = 1,
                                       .huge_pages = "madvise",
@@ -57,7 +58,8 @@ static void a_good_machine_gives_facts_only(void **state) {
     expect(&f, "huge pages", 0, "transparent huge pages of 2.0 MiB: madvise");
     expect(&f, "locked memory", 0, "RLIMIT_MEMLOCK is unlimited");
     expect(&f, "descriptors", 0, "RLIMIT_NOFILE is 1024");
-    expect(&f, "io_uring", 0, "available");
+    expect(&f, "io_uring", 0, "available; 64.0 MiB of memory could be registered with it");
+    expect(&f, "threads", 0, "33 could be started");
     expect(&f, "userfaultfd", 0, "available, with write protection");
     bwi_findings_fini(&f);
 }
@@ -81,6 +83,20 @@ static void low_limits_are_warnings(void **state) {
     m.descriptors = UINT64_MAX;
     bwi_diagnose_machine(&m, &f);
     expect(&f, "descriptors", 0, "unlimited");
+    bwi_findings_fini(&f);
+}
+
+static void what_a_handle_would_go_without_is_a_warning(void **state) {
+    (void)state;
+    struct bwi_findings f = {0};
+    struct bwi_probe_machine m = good_machine();
+    m.ring_memory = -ENOMEM;
+    m.threads = 7;
+    m.thread_error = -EAGAIN;
+    bwi_diagnose_machine(&m, &f);
+    expect(&f, "io_uring", 1,
+           "available, but memory cannot be registered with it (64.0 MiB of it: cannot allocate memory)");
+    expect(&f, "threads", 1, "7 could be started, of up to 33 that a handle starts by itself: ");
     bwi_findings_fini(&f);
 }
 
@@ -336,6 +352,7 @@ static void no_memory_is_remembered_in_the_list(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_good_machine_gives_facts_only),
+        cmocka_unit_test(what_a_handle_would_go_without_is_a_warning),
         cmocka_unit_test(low_limits_are_warnings),
         cmocka_unit_test(what_the_kernel_refuses_is_told_with_its_reason),
         cmocka_unit_test(a_good_tier_gives_facts_only),

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define SOON (UINT64_C(20) * BWI_NS_PER_S) /* longer than anything here takes */
@@ -552,6 +553,66 @@ static void options_that_cannot_be_are_refused(void **state) {
     assert_null(io);
 }
 
+/* ---- what it goes without ---- */
+
+/* In a child whose user nobody else is, for its processes are counted; the text of what the engine lacks there. */
+static void lacks_of(struct bwi_io_options o, size_t locked_bytes, unsigned processes, char *ret, size_t ret_bytes) {
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        const struct rlimit locked = {locked_bytes, locked_bytes}, counted = {processes, processes};
+        static _Alignas(4096) uint8_t memory[1 << 18];
+        struct bwi_io *io = NULL;
+        bool ok = setrlimit(RLIMIT_MEMLOCK, &locked) == 0 && setrlimit(RLIMIT_NPROC, &counted) == 0;
+        ok = ok && setgid(65534) == 0 && setuid(60000 + (uid_t)getpid() % 5000) == 0;
+        ok = ok && bwi_io_open(&o, &io, NULL) == 0;
+        if (!ok) _exit(1);
+        bwi_io_register(io, memory, sizeof memory);
+        bwi_io_lacks(io, ret, ret_bytes);
+        bwi_io_close(io);
+        _exit(write(ends[1], ret, ret_bytes) == (ssize_t)ret_bytes ? 0 : 2);
+    }
+    int status = -1;
+    (void)close(ends[1]);
+    const ssize_t got = read(ends[0], ret, ret_bytes);
+    (void)close(ends[0]);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_int_equal(got, ret_bytes);
+}
+
+#define LACKS_THREADS "3 of 8 threads for capturing: start one more: Resource temporarily unavailable"
+
+static void threads_for_capturing_that_cannot_be_had_are_told(void **state) {
+    (void)state;
+    char text[256] = "";
+    if (geteuid() != 0) skip();
+    const struct bwi_io_options o = {.threads = 2, .urgent_threads = 8, .backend = BW_IO_THREADS};
+    lacks_of(o, 1 << 20, 6, text, sizeof text); /* itself, two workers, and three */
+    assert_string_equal(text, "threads were asked for; " LACKS_THREADS);
+}
+
+/* Cut where it does not fit. */
+static void memory_that_the_ring_does_not_know_is_told(void **state) {
+    (void)state;
+    char text[256] = "", few[40] = "";
+    if (geteuid() != 0) skip();
+    struct bwi_io_options o = {.threads = 2, .backend = BW_IO_URING};
+    lacks_of(o, 65536, 64, text, sizeof text);
+    assert_string_equal(text, "the io_uring looks memory up anew for each transfer: registering it: "
+                              "Cannot allocate memory");
+    o.urgent_threads = 8;
+    lacks_of(o, 65536, 6, text, sizeof text);
+    assert_non_null(strstr(text, "Cannot allocate memory; " LACKS_THREADS));
+    lacks_of(o, 65536, 6, few, sizeof few);
+    assert_string_equal(few, "the io_uring looks memory up anew for e");
+    o.urgent_threads = 0;
+    lacks_of(o, 1 << 20, 64, text, sizeof text);
+    assert_string_equal(text, "");
+}
+
 /* ---- the ring ---- */
 
 /* A table that reads and writes by itself must be asked. */
@@ -678,6 +739,7 @@ int main(void) {
         cmocka_unit_test(a_read_goes_on_after_a_short_one),
         cmocka_unit_test(one_worker_takes_from_both_queues_in_turn),
         cmocka_unit_test(options_that_cannot_be_are_refused),
+        cmocka_unit_test(threads_for_capturing_that_cannot_be_had_are_told),
     };
     const struct CMUnitTest ring[] = {
         EACH,
@@ -685,6 +747,7 @@ int main(void) {
         cmocka_unit_test(the_ring_carries_no_transfer_of_a_lane_that_may_have_none),
         cmocka_unit_test(what_the_table_does_not_admit_is_not_done),
         cmocka_unit_test(a_direct_read_ends_with_the_file),
+        cmocka_unit_test(memory_that_the_ring_does_not_know_is_told),
     };
     int failed = cmocka_run_group_tests_name("engine on threads", threads, has_threads, NULL);
     if (has_ring(NULL) == 0)

@@ -131,6 +131,29 @@ static void as_nobody(void) {
     if (root.userfaultfd == 0 && root.userfaultfd_user_only) _exit(3);
 }
 
+/* Under a user whom nobody else has: its processes are counted. */
+static void with_little_memory_and_few_threads(void) {
+    struct bwi_probe_machine m;
+    const struct rlimit locked = {65536, 65536}, processes = {9, 9};
+    const uid_t user = 60000 + (uid_t)getpid() % 5000;
+    if (setrlimit(RLIMIT_MEMLOCK, &locked) != 0 || setrlimit(RLIMIT_NPROC, &processes) != 0) _exit(1);
+    if (setgid(65534) != 0 || setuid(user) != 0) _exit(2);
+    bwi_probe_machine(&m);
+    if (m.io_uring == 0 && m.ring_memory != -ENOMEM) _exit(3);
+    if (m.threads != 8 || m.thread_error != -EAGAIN) _exit(4);
+}
+
+static void what_limits_keep_from_a_ring_and_from_threads_is_found_out(void **state) {
+    (void)state;
+    struct bwi_probe_machine m;
+    bwi_probe_machine(&m);
+    assert_int_equal(m.threads, BWI_PROBE_THREADS);
+    assert_int_equal(m.thread_error, 0);
+    assert_true(m.ring_memory <= 0);
+    if (m.io_uring < 0) assert_int_equal(m.ring_memory, m.io_uring);
+    if (geteuid() == 0) in_child(with_little_memory_and_few_threads);
+}
+
 static void without_privileges_only_faults_of_user_mode_are_handled(void **state) {
     (void)state;
     if (geteuid() != 0) skip();
@@ -236,6 +259,7 @@ int main(void) {
         cmocka_unit_test(probing_leaves_no_descriptor_open),
         cmocka_unit_test(lowered_limits_are_seen),
         cmocka_unit_test(a_process_without_descriptors_is_told_that_nothing_is_known),
+        cmocka_unit_test(what_limits_keep_from_a_ring_and_from_threads_is_found_out),
         cmocka_unit_test(without_privileges_only_faults_of_user_mode_are_handled),
         cmocka_unit_test(the_choice_is_what_stands_in_brackets),
         cmocka_unit_test(file_systems_have_names),
