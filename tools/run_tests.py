@@ -48,11 +48,15 @@ class Count:
     skipped: int = 0
 
 
+def introspect(build, what):
+    listing = subprocess.run([MESON, "introspect", f"--{what}", build], capture_output=True, text=True, check=True)
+    return json.loads(listing.stdout)
+
+
 def tests_of(build, kind):
     """Names of the tests of a build with their suites."""
-    listing = subprocess.run([MESON, "introspect", "--tests", build], capture_output=True, text=True, check=True)
     found = {}
-    for test in json.loads(listing.stdout):
+    for test in introspect(build, "tests"):
         suites = {suite.split(":")[-1] for suite in test["suite"]}
         left_out = ONCE | ({"no-tsan"} if kind == "tsan" else set())
         counted = kind != "coverage" or suites & COUNTED
@@ -146,11 +150,34 @@ def tell(build, kind, chosen, log, count):
         count.failed += len(chosen) - len(lines)
 
 
-def make(build):
-    """Builds, one run at a time, by the lock that ./dev takes: two in one directory write over each other's files."""
+def files_for(build, chosen):
+    """What of the build the chosen tests use: programs that they run or are handed, and what they say they need."""
+    root = pathlib.Path(build).resolve()
+    made = {target["id"]: target["filename"] for target in introspect(build, "targets")}
+    every = {name for names in made.values() for name in names}
+    used = set()
+    for test in introspect(build, "tests"):
+        if test["name"] in chosen:
+            used |= every & set(test["cmd"])
+            used |= {name for target in test["depends"] for name in made[target]}
+    return sorted(str(pathlib.Path(name).relative_to(root)) for name in used)
+
+
+def ninja(build, *files):
+    return subprocess.run(["ninja", "-C", build, "--quiet", *files], check=False).returncode == 0
+
+
+def make(build, kind, names):
+    """Builds, one run at a time, by the lock that ./dev takes: two in one directory write over each other's files. What
+    runs some of the tests only builds no more than these take. The chosen tests, and names that mean none; None if
+    there is nothing to run them with."""
     with pathlib.Path(__file__).resolve().parent.with_name("dev").open(encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        return subprocess.run(["ninja", "-C", build, "--quiet"], check=False).returncode == 0
+        if not ninja(build, "build.ninja"):
+            return None
+        chosen, unknown = select(tests_of(build, kind), names)
+        files = [] if kind in WHOLE else files_for(build, chosen)
+        return (chosen, unknown) if ninja(build, *files) else None
 
 
 def forget_counts(build):
@@ -194,11 +221,12 @@ def main(argv):
     count = Count()
     for build, kind in builds:
         print(f"== {kind}: {build}", flush=True)
-        if not make(build):
+        made = make(build, kind, names)
+        if made is None:
             print(f"failed ({kind}): the build")
             count.failed += 1
             continue
-        chosen, unknown = select(tests_of(build, kind), names)
+        chosen, unknown = made
         for name in unknown:
             print(f"failed ({kind}): {name}: no such test or suite; ./dev test --list shows all")
             count.failed += 1

@@ -114,13 +114,14 @@ __attribute__((no_sanitize("thread"), noinline)) static void put(uint8_t *at, ui
     *to = word;
 }
 
-/* Every page, in an order of its own, again and again. */
+/* Every page, in an order of its own, again and again, with rests in which others get at the processors. */
 static void *write_all(void *arg) {
     struct scene *c = arg;
     uint64_t seed = c->seed + atomic_fetch_add(&c->writes, 1);
-    while (!c->stop) {
+    for (unsigned n = 1; !c->stop; n++) {
         put(c->memory + test_random(&seed) % (c->bytes / 8) * 8, test_random(&seed));
         (void)atomic_fetch_add_explicit(&c->writes, 1, memory_order_relaxed);
+        if (n % 4096 == 0) sleep_ms(1);
     }
     return NULL;
 }
