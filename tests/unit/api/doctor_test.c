@@ -114,8 +114,8 @@ static void write_file(const char *dir, const char *name, const char *text) {
 
 static void without_tiers_the_machine_alone_is_examined(void **state) {
     (void)state;
-    static const char *const checks[] = {"kernel",        "CPUs",        "memory",   "/dev/shm",   "huge pages",
-                                         "locked memory", "descriptors", "io_uring", "userfaultfd"};
+    static const char *const checks[] = {"kernel",        "CPUs",        "memory",  "/dev/shm", "huge pages",
+                                         "locked memory", "descriptors", "threads", "io_uring", "userfaultfd"};
     struct bw_list *list = examine(NULL, NULL);
     assert_int_equal(bw_list_count(list), sizeof checks / sizeof *checks);
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) (void)find(list, "", checks[i]);
