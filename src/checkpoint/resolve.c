@@ -223,6 +223,21 @@ static enum bwi_step begin_summaries(struct bwi_resolve *r) {
     return all_held ? BWI_STEP_AGAIN : sync_groups(r);
 }
 
+/* The first `count` of w->marked, of the checkpoint that `which` names. */
+static enum bwi_step look_at_groups(struct bwi_resolve *r, struct bwi_marked which, size_t count,
+                                    enum resolve_state in) {
+    struct bwi_resolve_work *w = r->w;
+    which.ctx = r->ctx;
+    which.groups = w->marked;
+    which.count = count;
+    which.stop_at_bad = true;
+    which.deadline_ns = r->deadline_ns;
+    w->look = which;
+    r->state = in;
+    bwi_marked_start(&w->look, r->task.loop, &r->task);
+    return BWI_STEP_WAIT;
+}
+
 /* Who holds a group that a reader has marked as damaged has looked at his copy before he said so. Of the others there
  * is only the authority's. */
 static enum bwi_step look_at_unheld(struct bwi_resolve *r) {
@@ -237,16 +252,8 @@ static enum bwi_step look_at_unheld(struct bwi_resolve *r) {
         if (bwi_names_group(names, i, false, &group) && group < w->c.groups && !w->have[group])
             w->marked[count++].group = group;
     if (count == 0) return begin_summaries(r);
-    w->look = (struct bwi_marked){.ctx = r->ctx,
-                                  .id = w->c.id,
-                                  .pending = w->c.groups,
-                                  .groups = w->marked,
-                                  .count = count,
-                                  .stop_at_bad = true,
-                                  .deadline_ns = r->deadline_ns};
-    r->state = RESOLVE_CANDIDATE_MARKED;
-    bwi_marked_start(&w->look, r->task.loop, &r->task);
-    return BWI_STEP_WAIT;
+    return look_at_groups(r, (struct bwi_marked){.id = w->c.id, .pending = w->c.groups}, count,
+                          RESOLVE_CANDIDATE_MARKED);
 }
 
 static enum bwi_step looked_at_unheld(struct bwi_resolve *r) {
@@ -431,16 +438,8 @@ static enum bwi_step look_at_marked(struct bwi_resolve *r) {
             if (held(r, group) == (holding == 1)) w->marked[count++].group = group;
         }
     if (count == 0) return choose_committed(r);
-    w->look = (struct bwi_marked){.ctx = r->ctx,
-                                  .id = w->kept->id,
-                                  .manifest = w->kept->manifest,
-                                  .groups = w->marked,
-                                  .count = count,
-                                  .stop_at_bad = true,
-                                  .deadline_ns = r->deadline_ns};
-    r->state = RESOLVE_MARKED;
-    bwi_marked_start(&w->look, r->task.loop, &r->task);
-    return BWI_STEP_WAIT;
+    return look_at_groups(r, (struct bwi_marked){.id = w->kept->id, .manifest = w->kept->manifest}, count,
+                          RESOLVE_MARKED);
 }
 
 static enum bwi_step look_at_manifest(struct bwi_resolve *r) {

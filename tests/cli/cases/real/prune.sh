@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Retention, pins and rollback on a real run. An import may have swept inventories of those before it already: how many it
-# gets to before it closes depends on time.
+# Retention, pins and rollback on a real run. An import may have swept inventories of those before it already: how many
+# it gets to before it closes depends on time.
 exec 2>&1
 mkdir remote
 export BREAKWATER_REMOTE=file://$PWD/remote
