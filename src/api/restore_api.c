@@ -355,13 +355,13 @@ int bw_restore_check(struct bw_restore *restore, const struct bw_expected *expec
  * first. */
 static int wait_captured(struct bw_checkpointer *ck, struct bw_error *err) {
     const uint64_t deadline = bwi_deadline_ns(ck->options.io_timeout_ms ? ck->options.io_timeout_ms : UINT64_MAX);
-    bool capturing = false, in_time = true;
+    bool capturing;
     bwi_engine_lock(ck);
     do {
         capturing = false;
         for (const struct bw_save *v = ck->shared.saves; v; v = v->next)
             capturing |= v->started && !v->captured && !v->ended;
-    } while (capturing && (in_time = bwi_engine_wait(ck, deadline)));
+    } while (capturing && bwi_engine_wait(ck, deadline));
     bwi_engine_unlock(ck);
     if (!capturing) return 0;
     return bwi_error_set(err, BW_E_TIMEOUT,

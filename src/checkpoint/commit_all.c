@@ -246,7 +246,8 @@ static bool is_waiting(struct bwi_commit_all *a) {
 
 static enum bwi_step commit_all_step(struct bwi_task *t) {
     struct bwi_commit_all *a = bwi_container_of(t, struct bwi_commit_all, task);
-    if (a->w != NULL && is_waiting(a)) return BWI_STEP_WAIT;
+    if (a->w == NULL) return finish(a); /* no memory for it */
+    if (is_waiting(a)) return BWI_STEP_WAIT;
     if (t->cancel && a->state != ALL_END) {
         (void)bwi_error_set(&t->error, BW_E_CANCELLED, "cancelled");
         a->state = ALL_END;

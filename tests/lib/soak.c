@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -83,10 +84,11 @@ static void stop(const char *what, const char *which) {
 }
 
 static uint64_t number(const char *option, const char *text) {
-    char *end;
+    char *end, found[100];
     errno = 0;
     const unsigned long long n = strtoull(text, &end, 0);
-    if (errno != 0 || end == text || *end != '\0' || text[0] == '-') stop(option, "not a number");
+    (void)snprintf(found, sizeof found, "'%s' is not a number from 0 to 2^64 - 1", text);
+    if (errno != 0 || end == text || *end != '\0' || text[0] == '-') stop(option, found);
     return n;
 }
 
@@ -109,6 +111,7 @@ static void parse(const struct soak *s, int argc, char **argv, struct options *o
     static const struct option known[] = {{"count", 1, NULL, 'c'},      {"seed", 1, NULL, 's'},  {"jobs", 1, NULL, 'j'},
                                           {"dir", 1, NULL, 'd'},        {"state", 1, NULL, 'f'}, {"only", 1, NULL, 'o'},
                                           {"violations", 1, NULL, 'v'}, {"help", 0, NULL, 'h'},  {NULL, 0, NULL, 0}};
+    struct stat dir;
     const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     *o = (struct options){.count = 1000,
                           .seed = 1,
@@ -131,6 +134,7 @@ static void parse(const struct soak *s, int argc, char **argv, struct options *o
     if (o->jobs == 0 || o->jobs > JOBS_MAX) stop("--jobs", "must be from 1 to 64");
     if (o->count == 0) stop("--count", "must be 1 or more");
     if (o->dir != NULL && access(o->dir, W_OK) != 0) stop(o->dir, strerror(errno));
+    if (o->dir != NULL && stat(o->dir, &dir) == 0 && !S_ISDIR(dir.st_mode)) stop(o->dir, strerror(ENOTDIR));
     if (o->dir != NULL && setenv("BW_TEST_DIR", o->dir, 1) != 0) stop("--dir", strerror(errno));
 }
 

@@ -106,11 +106,31 @@ class Dev(unittest.TestCase):
             self.assertIn("no_such_thing; there are: ", done.stderr)
 
     def test_an_unknown_option_runs_nothing(self):
-        for command in ("build", "test", "model", "mutants", "fuzz"):
+        for command in ("build", "test", "coverage", "valgrind", "model", "mutants", "fuzz"):
             done = self.dev(command, "--no-such-option")
             self.assertNotEqual(done.returncode, 0, command)
             self.assertIn("unknown option --no-such-option", done.stderr)
         self.assertNotIn("meson", self.log.read_text())
+
+    def test_what_a_command_does_not_take_is_refused(self):
+        (self.tree / "build").mkdir()
+        for command in ("setup", "lint", "fmt", "clean"):
+            done = self.dev(command, "surplus")
+            self.assertEqual(done.returncode, 1, command)
+            self.assertRegex(done.stderr, rf"\./dev: {command}: .*surplus")
+        self.assertTrue((self.tree / "build").is_dir())
+
+    def test_relative_paths_are_those_of_the_caller(self):
+        (self.tree / "build/tests/soak").mkdir(parents=True)
+        (self.tree / "build/build.ninja").touch()
+        says = '#!/bin/sh\necho "$0 in $PWD: $*"\n'
+        for program in ("build/tests/soak/kill_soak", "examples/quickstart.sh", "bench/run.sh"):
+            self.stand_in(self.tree / program, says)
+        for words, program in (("soak kill", "build/tests/soak/kill_soak"), ("bench", "bench/run.sh"),
+                               ("quickstart", "examples/quickstart.sh")):  # fmt: skip
+            done = subprocess.run([self.tree / "dev", *words.split(), "here"], cwd=self.scratch, env=self.env,
+                                  text=True, capture_output=True, check=False, timeout=60)
+            self.assertEqual(done.stdout.splitlines()[-1], f"{self.tree / program} in {self.scratch}: here", done)
 
     def test_fuzz_says_at_once_what_it_will_do(self):
         said = self.dev("fuzz", "--runs", "5", "json", "url").stdout.splitlines()
