@@ -111,11 +111,19 @@ struct bw_retention {
  */
 #define BW_ALLOW_NODE_LOCAL UINT32_C(2)
 
+/**
+ * Packs of checkpoints that go from the local tier are deleted, never written over. Without this flag a save's packs
+ * are written into the files of those that go at that moment anyway, where that is faster (ext4, xfs, tmpfs) and nobody
+ * else has them open: a program that has opened or mapped such a pack itself goes on with what it opened, and a file of
+ * which there is a hard link, or that has another owner or mode than this process gives, is deleted.
+ */
+#define BW_NO_RECYCLING UINT32_C(4)
+
 /** How to open a checkpointer. Strings are copied. Initialise with BW_OPTIONS_INIT. */
 struct bw_options {
     /** sizeof(struct bw_options) of the caller; set by BW_OPTIONS_INIT. */
     uint32_t struct_size;
-    /** BW_ALLOW_... ; default 0. */
+    /** BW_ALLOW_..., BW_NO_RECYCLING; default 0. */
     uint32_t flags;
     /** Required. The run's name: [A-Za-z0-9][A-Za-z0-9._-]{0,127}. */
     const char *run;

@@ -220,6 +220,8 @@ struct bw_save_stats {
     uint32_t reserved;          /**< 0 */
     uint64_t from_memory_bytes; /**< bytes that went to the second tier straight from memory; the others were
                                      read from the first */
+    uint64_t recycled_bytes; /**< of what lies on the local tier, bytes that were written into the files of packs that
+                                  went (see BW_NO_RECYCLING) */
 };
 
 /** Fills times and sizes as known so far. Never blocks. */

@@ -51,7 +51,7 @@ static int check_resume(const struct bw_options *o, struct bw_error *err) {
 }
 
 static int check_options(const struct bw_options *o, struct bw_error *err) {
-    const uint32_t flags = BW_ALLOW_SAME_DEVICE | BW_ALLOW_NODE_LOCAL;
+    const uint32_t flags = BW_ALLOW_SAME_DEVICE | BW_ALLOW_NODE_LOCAL | BW_NO_RECYCLING;
     int rc = check_name("run", o->run, err);
     if (rc == 0) rc = check_name("job", o->job, err);
     if (rc == 0) rc = check_name("launch", o->launch, err);

@@ -153,6 +153,7 @@ static bool pack_begun(struct bwi_pack_write *w, struct pack *p) {
     if (p->call.busy) return false;
     p->upload = p->call.op.upload;
     if (pack_call_failed(w, p)) return false;
+    w->recycled_bytes += p->call.op.recycled_bytes;
     const struct bwi_span header = bwi_buf_span(&pack_plan(w, p->number)->header);
     w->headers[p->number] = bwi_xxh_of(header);
     bwi_call_prepare(&p->call, BWI_STORE_WRITE, NULL);

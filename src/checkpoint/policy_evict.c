@@ -102,3 +102,15 @@ bool bwi_policy_evict_later(struct bwi_local_copy *copies, size_t count, uint64_
     for (size_t i = 0; i < count; i++) copies[i].evict = false;
     return all <= free_bytes && fits(copies, count, need, quota, free_bytes);
 }
+
+bool bwi_policy_recycle(struct bwi_local_copy *copies, size_t count, const struct bwi_id *busy, size_t busy_count,
+                        uint64_t need) {
+    struct bwi_local_copy *c;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < count; i++) copies[i].evict = false;
+    while (bytes < need && (c = oldest(copies, count, busy, busy_count, is_garbage)) != NULL) {
+        c->evict = true;
+        bytes = add(bytes, c->bytes);
+    }
+    return bytes > 0;
+}

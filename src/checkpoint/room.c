@@ -67,6 +67,7 @@ struct bwi_room_work {
     size_t count, copies_cap, seen_cap;
     bool only_garbage;         /* of the first round: its bytes are not known, so the space is asked for again */
     bool all_groups;           /* the copies are those of all groups */
+    bool leaves_rest;          /* there is room in plenty: only what is written over goes now */
     uint8_t ffs[FAN_OUT_DIRS]; /* of data/ */
     size_t ff_count;
     struct place *places;
@@ -428,16 +429,31 @@ static uint64_t free_space(const struct bwi_room *r) {
     return r->refused ? bwi_min_u64(shown, add(r->beside_bytes, r->evicted_bytes)) : shown;
 }
 
+static enum bwi_step end(struct bwi_room *r) {
+    return go(r, r->evicted > 0 ? ROOM_LAYOUTS : ROOM_END);
+}
+
+static bool may_leave(const struct bwi_room *r) {
+    struct bwi_room_work *w = r->w;
+    return w->only_garbage && r->may_wait && !r->refused &&
+           bwi_policy_evict_later(w->copies, w->count, need_of(r), quota_of(r), w->space.op.free_bytes);
+}
+
+/* What is written over is not deleted, so it takes no time that the save could wait for; and it is there in time. */
+static enum bwi_step leave_rest(struct bwi_room *r) {
+    struct bwi_room_work *w = r->w;
+    w->leaves_rest = r->fits = true;
+    w->at = 0;
+    return bwi_policy_recycle(w->copies, w->count, r->busy, r->busy_count, r->recycle_bytes) ? go(r, ROOM_EVICT)
+                                                                                             : end(r);
+}
+
 static enum bwi_step decide(struct bwi_room *r) {
     struct bwi_room_work *w = r->w;
     if (w->space.op.error.status < 0) return fail(r, &w->space.op.error);
     const uint64_t need = w->only_garbage ? 0 : need_of(r);
     const uint64_t quota = w->only_garbage ? 0 : quota_of(r);
-    if (w->only_garbage && r->may_wait && !r->refused &&
-        bwi_policy_evict_later(w->copies, w->count, need_of(r), quota_of(r), w->space.op.free_bytes)) {
-        r->fits = true;
-        return go(r, ROOM_END);
-    }
+    if (may_leave(r)) return leave_rest(r);
     r->fits = bwi_policy_evict(w->copies, w->count, r->busy, r->busy_count, need, quota, free_space(r));
     bool any = false;
     for (size_t i = 0; i < w->count; i++) any = any || w->copies[i].evict;
@@ -453,7 +469,7 @@ static enum bwi_step decide(struct bwi_room *r) {
         return go(r, ROOM_DECIDE);
     }
     if (!r->fits) (void)bwi_error_copy(&r->task.error, &w->first);
-    return go(r, r->evicted > 0 ? ROOM_LAYOUTS : ROOM_END);
+    return end(r);
 }
 
 /* ---- one eviction: the summary first, then the data, then what is empty ---- */
@@ -462,6 +478,7 @@ static enum bwi_step next_eviction(struct bwi_room *r) {
     struct bwi_room_work *w = r->w;
     if (r->task.cancel) return cancelled(r);
     while (w->at < w->count && !w->copies[w->at].evict) w->at++;
+    if (w->at == w->count && w->leaves_rest) return end(r);
     if (w->at == w->count) {
         w->only_garbage = false;
         return go(r, ROOM_ASK_SPACE);
@@ -516,7 +533,9 @@ static enum bwi_step delete_data(struct bwi_room *r) {
     struct bwi_room_work *w = r->w;
     if (w->call.op.error.status < 0) return pass_over(r, &w->call.op.error);
     const struct bwi_key key = data_of(r, w->at);
-    send(r, &w->call, BWI_STORE_DELETE_PREFIX, key.s);
+    bwi_call_prepare(&w->call, BWI_STORE_DELETE_PREFIX, key.s);
+    w->call.op.keep_bytes = r->recycle_bytes;
+    bwi_call_submit(&w->call, &r->task, local(r));
     return wait_in(r, ROOM_DELETED);
 }
 

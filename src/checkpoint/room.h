@@ -38,6 +38,9 @@ bool bwi_policy_evict(struct bwi_local_copy *copies, size_t count, const struct 
 bool bwi_policy_evict_later(struct bwi_local_copy *copies, size_t count, uint64_t need, uint64_t quota,
                             uint64_t free_bytes);
 #define BWI_ROOM_SHARERS 8u
+/* Pure: of what may wait, marks as much as `need` bytes can be written over, the oldest first. Whether there is any. */
+bool bwi_policy_recycle(struct bwi_local_copy *copies, size_t count, const struct bwi_id *busy, size_t busy_count,
+                        uint64_t need);
 
 struct bwi_room {
     struct bwi_task task;
@@ -53,8 +56,10 @@ struct bwi_room {
                               The disk must have room for it; the quota does not count it */
     bool may_wait; /* what is of no use may stay for now if there is room in plenty: deleting takes time, on some
                       file systems as long as writing a third of it */
-    bool refused;  /* the disk has refused a write although it had space to show: a quota of the user, inodes,
-                      others who share it. What it shows now is believed only when nothing more may go */
+    uint64_t recycle_bytes; /* of what goes, so much may be kept by the store for the packs to be written over; then
+                               what may wait and is written over does not. 0: none */
+    bool refused;           /* the disk has refused a write although it had space to show: a quota of the user, inodes,
+                               others who share it. What it shows now is believed only when nothing more may go */
     /* out */
     bool fits; /* false: it does not, even after evicting all that may go (the task itself has not failed) */
     uint64_t evicted_bytes;

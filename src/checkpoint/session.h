@@ -34,7 +34,7 @@ struct bwi_session_config {
     enum bwi_register_mode mode;
     uint64_t resume_step;
     bool damage_fail; /* on_damage = fail */
-    uint32_t flags;   /* BW_ALLOW_... */
+    uint32_t flags;   /* BW_ALLOW_..., BW_NO_RECYCLING */
     uint32_t saves_in_flight_max;
     uint64_t open_deadline_ns;
     uint64_t local_quota_bytes;

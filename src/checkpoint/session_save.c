@@ -114,6 +114,10 @@ static uint64_t beside_packs(const struct bwi_plan *p) {
     return p->layout_bytes.len + p->content.extent_count * 64 + p->pack_count * UINT64_C(4096) + (UINT64_C(64) << 10);
 }
 
+static bool may_recycle(const struct bwi_save *v) {
+    return !(v->session->cfg.flags & BW_NO_RECYCLING) && ctx_of(v)->tier[BWI_TIER_LOCAL]->caps.recycles;
+}
+
 static void start_room(struct bwi_save *v) {
     struct bwi_session *s = v->session;
     v->room = (struct bwi_room){.ctx = ctx_of(v),
@@ -125,6 +129,7 @@ static void start_room(struct bwi_save *v) {
                                 .need_bytes = v->plan.stored_bytes + promised(v),
                                 .beside_bytes = beside_packs(&v->plan),
                                 .may_wait = true,
+                                .recycle_bytes = may_recycle(v) ? v->plan.stored_bytes : 0,
                                 .refused = s->local_refused,
                                 .quota_bytes = s->cfg.local_quota_bytes};
     v->room_seen = s->room_changes;
@@ -209,6 +214,7 @@ static void note_path(struct bwi_save *v) {
     const bool may_ring = ctx_of(v)->tier[w->tier]->caps.node_local; /* others are left to threads */
     const char *who = !io ? "inline" : may_ring ? bwi_io_backend(io) : "threads";
     bwi_format(v->stats.write_path, sizeof v->stats.write_path, "%s, %s", who, how);
+    v->stats.recycled_bytes = w->recycled_bytes;
 }
 
 static enum bwi_step write_packs(struct bwi_save *v) {

@@ -41,6 +41,7 @@ struct bwi_pack_write {
     uint64_t objects;          /* packs that exist now */
     uint64_t direct_bytes;     /* written past the page cache */
     uint64_t cached_bytes;     /* written through it, although whole blocks */
+    uint64_t recycled_bytes;   /* of the packs, those that lie where retired ones lay */
     bool gone;                 /* with an error: what was written of a pack was deleted meanwhile */
     struct bwi_xxh *headers;   /* per pack: XXH3-128 of its header; owned by the task's owner: bwi_pack_write_fini */
     struct bwi_pack_writer *w; /* inside */

@@ -79,6 +79,10 @@ struct bwi_os {
     int (*open_new)(struct bwi_os *os, int dirfd, const char *path); /* O_CREAT | O_EXCL | O_RDWR */
     /* A regular file to lock, made when it is missing. For reading and writing: NFS locks no other descriptor. */
     int (*open_lock)(struct bwi_os *os, int dirfd, const char *path);
+    /* A regular file whose bytes are to be written over, for reading and writing, if it is nobody else's: -EBUSY where
+     * another descriptor or a mapping has it open, or where it has a second name, another owner or another mode than
+     * open_new would give it. Who opens it later sees it change. -EOPNOTSUPP where the kernel cannot tell, or NULL. */
+    int (*open_alone)(struct bwi_os *os, int dirfd, const char *path);
     /* The file behind a descriptor opened a second time, past the page cache: for writing, else for reading. Offsets,
      * sizes and addresses of what moves through it are multiples of BWI_OS_DIRECT_ALIGN. Negative where it cannot, as
      * on file systems without it, or NULL. */
@@ -104,6 +108,8 @@ struct bwi_os {
                       const char *to); /* -EEXIST; -EOPNOTSUPP where it cannot */
     int (*rename_over)(struct bwi_os *os, int dirfd, const char *from,
                        const char *to); /* repair of a damaged copy only */
+    /* From one directory to another one. -EEXIST if `to` exists; -EOPNOTSUPP where it cannot, or NULL. */
+    int (*move_new)(struct bwi_os *os, int from_dirfd, const char *from, int to_dirfd, const char *to);
     int (*unlink)(struct bwi_os *os, int dirfd, const char *path);
     int (*mkdir)(struct bwi_os *os, int dirfd, const char *path);
     int (*rmdir)(struct bwi_os *os, int dirfd, const char *path);

@@ -65,7 +65,12 @@ static int fault_open_new(struct bwi_os *os, int dirfd, const char *path) {
     PASS(BWI_OS_OPEN, open_new, dirfd, path);
 }
 
-/* A table without it gets none by being counted. */
+/* A table without one of the next two gets none by being counted. */
+static int fault_open_alone(struct bwi_os *os, int dirfd, const char *path) {
+    if (fault_of(os)->below->open_alone == NULL) return -EOPNOTSUPP;
+    PASS(BWI_OS_OPEN, open_alone, dirfd, path);
+}
+
 static int fault_open_direct(struct bwi_os *os, int fd, bool write) {
     if (fault_of(os)->below->open_direct == NULL) return -EOPNOTSUPP;
     PASS(BWI_OS_OPEN, open_direct, fd, write);
@@ -135,6 +140,11 @@ static int fault_rename_over(struct bwi_os *os, int dirfd, const char *from, con
     PASS(BWI_OS_RENAME, rename_over, dirfd, from, to);
 }
 
+static int fault_move_new(struct bwi_os *os, int from_dirfd, const char *from, int to_dirfd, const char *to) {
+    if (fault_of(os)->below->move_new == NULL) return -EOPNOTSUPP;
+    PASS(BWI_OS_RENAME, move_new, from_dirfd, from, to_dirfd, to);
+}
+
 static int fault_unlink(struct bwi_os *os, int dirfd, const char *path) {
     PASS(BWI_OS_UNLINK, unlink, dirfd, path);
 }
@@ -193,6 +203,7 @@ static const struct bwi_os fault_table = {
     .open_dir = fault_open_dir,
     .open_read = fault_open_read,
     .open_new = fault_open_new,
+    .open_alone = fault_open_alone,
     .open_direct = fault_open_direct,
     .direct_memory = fault_direct_memory,
     .cached = fault_cached,
@@ -207,6 +218,7 @@ static const struct bwi_os fault_table = {
     .stat_at = fault_stat_at,
     .link = fault_link,
     .rename_new = fault_rename_new,
+    .move_new = fault_move_new,
     .rename_over = fault_rename_over,
     .unlink = fault_unlink,
     .mkdir = fault_mkdir,

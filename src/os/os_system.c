@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/file.h>
 #include <sys/statfs.h>
@@ -110,6 +111,35 @@ static int system_open_new(struct bwi_os *os, int dirfd, const char *path) {
     return rc;
 }
 
+/* A lease for writing is granted only where no other descriptor, and so no mapping, has the file open: an open one by
+ * whatever name, one that came through /proc, one of another user. Whoever opens it at this very moment makes the
+ * kernel signal the holder: this thread, not the process, and not by SIGIO, which kills. */
+static int check_alone(int fd) {
+    const struct f_owner_ex me = {F_OWNER_TID, gettid()};
+    if (fcntl(fd, F_SETOWN_EX, &me) != 0 || fcntl(fd, F_SETSIG, SIGURG) != 0) return -EOPNOTSUPP;
+    if (fcntl(fd, F_SETLEASE, F_WRLCK) != 0) return errno == EAGAIN ? -EBUSY : -EOPNOTSUPP;
+    const bool held = fcntl(fd, F_GETLEASE) == F_WRLCK;
+    if (fcntl(fd, F_SETLEASE, F_UNLCK) != 0) return -errno;
+    return held ? 0 : -EBUSY;
+}
+
+static int check_like_new(int fd) {
+    struct stat st;
+    if (fstat(fd, &st) != 0) return -errno;
+    const bool ours = st.st_uid == geteuid() && st.st_gid == getegid() && (st.st_mode & 07777) == BWI_OS_FILE_MODE;
+    return ours && st.st_nlink == 1 ? 0 : -EBUSY;
+}
+
+static int system_open_alone(struct bwi_os *os, int dirfd, const char *path) {
+    const int fd = open_regular(dirfd, path, O_RDWR);
+    if (fd < 0) return fd;
+    int rc = check_like_new(fd);
+    if (rc == 0) rc = check_alone(fd);
+    if (rc == 0) return fd;
+    (void)system_close(os, fd);
+    return rc;
+}
+
 /* -ENOENT and -EEXIST: somebody made or removed the file at the same moment. */
 static int system_open_lock(struct bwi_os *os, int dirfd, const char *path) {
     const int fd = open_regular(dirfd, path, O_RDWR);
@@ -171,13 +201,16 @@ static uint64_t block_bytes(const struct statfs *fs) {
     return (uint64_t)(fs->f_frsize > 0 ? fs->f_frsize : fs->f_bsize);
 }
 
-/* Whether all that is free would not be enough. A file system that does not say how much that is has no blocks. */
+/* Whether all that is free would not be enough beside what the file has already. A file system that does not say how
+ * much that is has no blocks. */
 static bool is_beyond_free(int fd, uint64_t bytes) {
     struct statfs fs;
+    struct stat st;
     int rc;
     RESTART(rc, fstatfs(fd, &fs));
     if (rc != 0 || fs.f_blocks == 0 || block_bytes(&fs) == 0) return false;
-    return bytes / block_bytes(&fs) > fs.f_bfree;
+    const uint64_t has = fstat(fd, &st) == 0 ? (uint64_t)st.st_blocks * 512 : 0;
+    return bytes > has && (bytes - has) / block_bytes(&fs) > fs.f_bfree;
 }
 
 /* Not posix_fallocate: where the file system cannot reserve, the C library would write zeros through the whole file.
@@ -240,11 +273,15 @@ static int system_link(struct bwi_os *os, int dirfd, const char *from, const cha
     return bwi_os_result(linkat(dirfd, from, dirfd, to, 0));
 }
 
-static int system_rename_new(struct bwi_os *os, int dirfd, const char *from, const char *to) {
+static int system_move_new(struct bwi_os *os, int from_dirfd, const char *from, int to_dirfd, const char *to) {
     (void)os;
-    if (renameat2(dirfd, from, dirfd, to, RENAME_NOREPLACE) == 0) return 0;
+    if (renameat2(from_dirfd, from, to_dirfd, to, RENAME_NOREPLACE) == 0) return 0;
     /* Old kernels do not know the call, file systems without the flag say EINVAL. */
     return errno == ENOSYS || errno == EINVAL ? -EOPNOTSUPP : -errno;
+}
+
+static int system_rename_new(struct bwi_os *os, int dirfd, const char *from, const char *to) {
+    return system_move_new(os, dirfd, from, dirfd, to);
 }
 
 static int system_rename_over(struct bwi_os *os, int dirfd, const char *from, const char *to) {
@@ -323,6 +360,7 @@ static const struct bwi_os system_table = {
     .open_dir = system_open_dir,
     .open_read = system_open_read,
     .open_new = system_open_new,
+    .open_alone = system_open_alone,
     .open_direct = bwi_os_system_open_direct,
     .direct_memory = bwi_os_system_direct_memory,
     .cached = bwi_os_system_cached,
@@ -337,6 +375,7 @@ static const struct bwi_os system_table = {
     .stat_at = system_stat_at,
     .link = system_link,
     .rename_new = system_rename_new,
+    .move_new = system_move_new,
     .rename_over = system_rename_over,
     .unlink = system_unlink,
     .mkdir = system_mkdir,

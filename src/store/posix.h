@@ -5,12 +5,14 @@
 #define BWI_STORE_POSIX_H
 
 #include "os/os.h"
+#include "os/thread.h"
 #include "store/store_private.h"
 #include <stdatomic.h>
 
 #define BWI_POSIX_DURABLE_SLOTS 1024u
 #define BWI_POSIX_DURABLE_WAYS  8u /* slots that one entry may lie in */
 #define BWI_POSIX_DOUBTS        16u
+#define BWI_POSIX_SPARES        64u
 #define BWI_POSIX_TMP_BYTES     24 /* ".<16 hex>.tmp" */
 /* Objects from this size on are written past the page cache, where that is possible. Smaller ones gain nothing. */
 #define BWI_POSIX_DIRECT_MIN (UINT64_C(1) << 20)
@@ -38,6 +40,19 @@ struct bwi_posix {
         char key[BWI_POSIX_DOUBTS][BWI_STORE_KEY_MAX + 1]; /* "": free */
         bool all;                                          /* there were more than fit: every one is in doubt */
     } doubts;
+    /* Files of deleted objects, to be written over. Any thread. */
+    struct bwi_posix_spares {
+        atomic_flag lock; /* held for a few comparisons */
+        size_t count;
+        uint64_t bytes;            /* of all */
+        struct bwi_mutex giving;   /* held while some are deleted: who finds the disk full meanwhile waits */
+        _Atomic uint64_t given_up; /* bytes, so far */
+        struct bwi_posix_spare {
+            char *dir; /* where it lies, as a path below the root; owned */
+            char tmp[BWI_POSIX_TMP_BYTES];
+            uint64_t bytes;
+        } list[BWI_POSIX_SPARES];
+    } spares;
 };
 
 struct bwi_posix_upload {
@@ -83,6 +98,8 @@ void bwi_posix_forget_durable(struct bwi_posix *p);
 /* posix_create.c: what gives an object its name. */
 void bwi_posix_create(struct bwi_store_op *op);
 void bwi_posix_replace(struct bwi_store_op *op);
+/* A name for a temporary: the next one of the operation. */
+void bwi_posix_tmp_name(struct bwi_store_op *op, char tmp[BWI_POSIX_TMP_BYTES]);
 /* Makes a temporary file under a fresh name. */
 int bwi_posix_open_tmp(struct bwi_store_op *op, int dirfd, char tmp[BWI_POSIX_TMP_BYTES]);
 /* Links tmp to leaf and removes tmp whatever happens. 1: leaf exists already. */
@@ -106,6 +123,20 @@ void bwi_posix_begin(struct bwi_store_op *op);
 void bwi_posix_write_behind(struct bwi_store_op *op);
 void bwi_posix_finish(struct bwi_store_op *op);
 void bwi_posix_abort(struct bwi_store_op *op);
+
+/* posix_spare.c */
+/* At a DELETE_PREFIX: retires what may be kept of the objects directly below. Whether there is anything below now that
+ * the deletion has to leave there. */
+bool bwi_posix_keep(struct bwi_store_op *op);
+bool bwi_posix_is_spare(struct bwi_posix *p, const char *name);
+bool bwi_posix_has_spares(struct bwi_posix *p, const char *dir);
+uint64_t bwi_posix_spare_bytes(struct bwi_posix *p);
+/* What lies below a prefix is deleted by others. */
+void bwi_posix_forget_spares(struct bwi_posix *p, const char *prefix);
+/* Deletes as many as give back so many bytes. How many it were: 0: there was none. */
+uint64_t bwi_posix_give_up_spares(struct bwi_store_op *op, uint64_t bytes);
+/* For BEGIN: the best one as a temporary in dirfd, no longer than the upload, or a negative errno: there is none. */
+int bwi_posix_take_spare(struct bwi_store_op *op, int dirfd, char tmp[BWI_POSIX_TMP_BYTES]);
 
 /* posix_read.c */
 int bwi_posix_open_key(struct bwi_store_op *op); /* the object of op->key */

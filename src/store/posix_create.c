@@ -11,13 +11,17 @@
 
 #define COMPARE_BYTES 65536u
 
+void bwi_posix_tmp_name(struct bwi_store_op *op, char tmp[BWI_POSIX_TMP_BYTES]) {
+    /* The number was drawn at submission: the generator of a test is not for several threads. */
+    op->due_ns = op->due_ns * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    snprintf(tmp, BWI_POSIX_TMP_BYTES, ".%016" PRIx64 ".tmp", op->due_ns);
+}
+
 int bwi_posix_open_tmp(struct bwi_store_op *op, int dirfd, char tmp[BWI_POSIX_TMP_BYTES]) {
     struct bwi_os *os = bwi_posix_of(op)->os;
     int fd = -EEXIST;
     for (unsigned i = 0; fd == -EEXIST && i < BWI_POSIX_TRIES; i++) {
-        /* The number was drawn at submission: the generator of a test is not for several threads. */
-        op->due_ns = op->due_ns * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-        snprintf(tmp, BWI_POSIX_TMP_BYTES, ".%016" PRIx64 ".tmp", op->due_ns);
+        bwi_posix_tmp_name(op, tmp);
         fd = os->open_new(os, dirfd, tmp);
     }
     return fd < 0 ? bwi_store_errno(op, fd, "make a temporary file in %s", op->store->url) : fd;

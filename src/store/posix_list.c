@@ -145,9 +145,9 @@ static int remove_dir(struct bwi_store_op *op, int parent, const char *name, uns
         rc = empty_dir(op, parent, name, depth + 1);
         if (rc < 0) break;
         rc = os->rmdir(os, parent, name);
-        if (rc != -ENOTEMPTY) break;
+        if (rc != -ENOTEMPTY || op->keeps) break;
     }
-    if (rc == -ENOENT) rc = 0;
+    if (rc == -ENOENT || (rc == -ENOTEMPTY && op->keeps)) rc = 0;
     return rc < 0 ? bwi_store_errno(op, rc, "remove directory \"%s\"", name) : 0;
 }
 
@@ -155,6 +155,7 @@ static int remove_dir(struct bwi_store_op *op, int parent, const char *name, uns
 static int remove_entry(struct bwi_store_op *op, int parent, const char *name, enum bwi_os_type type, unsigned depth) {
     struct bwi_os *os = bwi_posix_of(op)->os;
     if (type == BWI_OS_DIR) return remove_dir(op, parent, name, depth);
+    if (op->keep_bytes > 0 && bwi_posix_is_spare(bwi_posix_of(op), name)) return 0;
     int rc = os->unlink(os, parent, name);
     return rc < 0 && !is_away(rc) ? bwi_store_errno(op, rc, "unlink \"%s\"", name) : 0;
 }
@@ -171,6 +172,7 @@ static int remove_prefix(struct bwi_store_op *op, int parent, const char *leaf) 
     if (rc == -ENOENT || (rc == 0 && st.type == BWI_OS_FILE))
         return 0; /* an object of that name is not below the prefix */
     if (rc < 0) return bwi_store_errno(op, rc, "stat");
+    op->keeps = bwi_posix_keep(op);
     rc = remove_entry(op, parent, name, st.type, 1);
     int synced = os->fsync(os, parent);
     return synced < 0 ? bwi_store_errno(op, synced, "fsync the directory above") : rc;

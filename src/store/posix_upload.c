@@ -56,7 +56,8 @@ static int open_upload(struct bwi_store_op *op, struct bwi_posix_upload *u) {
         u->dirfd = bwi_posix_open_parent(op, true, &leaf);
         if (u->dirfd == -ENOENT) continue;
         if (u->dirfd < 0) return u->dirfd;
-        u->fd = bwi_posix_open_tmp(op, u->dirfd, u->tmp);
+        u->fd = bwi_posix_take_spare(op, u->dirfd, u->tmp);
+        if (u->fd < 0) u->fd = bwi_posix_open_tmp(op, u->dirfd, u->tmp);
         if (u->fd != -ENOENT) return u->fd;
         os->close(os, u->dirfd);
         u->dirfd = -1;

@@ -174,12 +174,22 @@ void bwi_store_write_begun(struct bwi_store_op *op) {
     op->upload->writes++;
 }
 
+/* Different numbers for different offsets, without a pattern. */
+static uint64_t scatter(uint64_t offset) {
+    uint64_t z = (offset ^ offset >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return z ^ z >> 31;
+}
+
 void bwi_store_write_ended(struct bwi_store_op *op) {
-    op->upload->writes--;
-    if (op->error.status != 0)
-        bwi_error_copy(&op->upload->error, &op->error);
-    else
-        op->upload->written_bytes += op->bytes;
+    struct bwi_store_upload *u = op->upload;
+    u->writes--;
+    if (op->error.status != 0) {
+        bwi_error_copy(&u->error, &op->error);
+        return;
+    }
+    u->written_bytes += op->bytes;
+    u->seams += scatter(op->offset) - scatter(op->offset + op->bytes);
 }
 
 int bwi_store_check_complete(struct bwi_store_op *op) {
@@ -189,6 +199,9 @@ int bwi_store_check_complete(struct bwi_store_op *op) {
     if (u->written_bytes != u->size_bytes)
         return bwi_store_fail(op, BW_E_INTERNAL, "%llu bytes were announced and %llu written",
                               (unsigned long long)u->size_bytes, (unsigned long long)u->written_bytes);
+    if (u->seams != scatter(0) - scatter(u->size_bytes))
+        return bwi_store_fail(op, BW_E_INTERNAL, "some of its %llu bytes were written twice, and others never",
+                              (unsigned long long)u->size_bytes);
     return 0;
 }
 
@@ -203,6 +216,7 @@ void bwi_store_submit(struct bwi_store *s, struct bwi_store_op *op) {
     op->looked = 0;
     op->declined = false;
     op->direct_bytes = 0;
+    op->recycled_bytes = 0;
     op->error = (struct bw_error)BW_ERROR_INIT;
     op->body = (struct bwi_buf){0};
     op->names = (struct bwi_store_names){0};

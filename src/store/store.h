@@ -46,13 +46,14 @@ enum bwi_store_verb {
                        sorted bytewise; prefixes end in '/'. Only names greater than `after`. A prefix with nothing
                        below is an empty list, not an error. What no key can name (lost+found) is not listed. */
     BWI_STORE_DELETE,        /* key. Missing is success. Empty directories above it stay. */
-    BWI_STORE_DELETE_PREFIX, /* key = prefix ending in '/': every object below, the store's own temporaries below it too
-                                (an upload in the making there fails at its FINISH). Missing is success. "" is refused.
-                                What can be deleted is, whatever else fails. */
-    BWI_STORE_BEGIN,  /* key, size_bytes -> upload. Reserves size_bytes where that is possible: BW_E_NOSPACE comes here,
-                         not at the last byte. */
+    BWI_STORE_DELETE_PREFIX, /* key = prefix ending in '/', keep_bytes: every object below, the store's own temporaries
+                                below it too (an upload in the making there fails at its FINISH). Missing is success. ""
+                                is refused. What can be deleted is, whatever else fails. */
+    BWI_STORE_BEGIN,         /* key, size_bytes -> upload, recycled_bytes. Reserves size_bytes where that is possible:
+                                BW_E_NOSPACE comes here, not at the last byte. */
     BWI_STORE_WRITE,  /* upload, offset, buf, bytes. Several may be in flight; offsets are multiples of 4 KiB, each byte
-                         is written once. One that fails poisons the upload: FINISH fails with its error. */
+                         is written once, or FINISH is BW_E_INTERNAL. One that fails poisons the upload: FINISH fails
+                         with its error. */
     BWI_STORE_FINISH, /* upload -> outcome. Makes it durable and gives it its name, once. Exists already: compared by
                          size only (the writer's number is in the key of every pack): SAME or BW_E_EXISTS. Begun
                          with `replace`: over whatever is there, CREATED. The upload is gone afterwards, however it
@@ -68,7 +69,8 @@ enum bwi_store_verb {
     BWI_STORE_LOCK,   /* key = any prefix ending in '/' or "" -> lock. Not waiting: BW_E_BUSY. Advisory, for this host's
                          processes; dies with the process. */
     BWI_STORE_UNLOCK, /* lock. Never fails. */
-    BWI_STORE_SPACE,  /* -> free_bytes, total_bytes: UINT64_MAX each where a store has no such limit. */
+    BWI_STORE_SPACE,  /* -> free_bytes, total_bytes: UINT64_MAX each where a store has no such limit. Free is also what
+                         deletions have kept. */
 };
 
 enum bwi_store_outcome {
@@ -110,6 +112,12 @@ struct bwi_store_op {
     size_t bytes;
     size_t limit_bytes;
     uint64_t size_bytes; /* BEGIN: in. HEAD: out */
+    /* DELETE_PREFIX: of the objects directly below, so many bytes at most (and what the last of them has more) may stay
+     * on the disk as files without a name, for later BEGINs to write over: deleted all the same for whoever looks. They
+     * go when room is short, when the prefix is deleted once more without keeping, and with the store. A store may keep
+     * nothing. */
+    uint64_t keep_bytes;
+    uint64_t recycled_bytes; /* BEGIN: out. What it got of those */
     bool tidy;     /* LIST: what creations that died left directly below goes, if it is older than a day. Nothing that
                       cannot be removed fails the listing */
     bool doubtful; /* HEAD, SYNC: out. This store could not make it, or a name there, durable, and only an upload or a
@@ -149,6 +157,7 @@ struct bwi_store_op {
     struct bwi_store_direct direct; /* READ, RELEASE: of the handle, or opened by a worker for it */
     size_t direct_room;             /* bulk: what goes past the page cache, in whole blocks; 0: nothing */
     uint64_t due_ns;
+    bool keeps; /* DELETE_PREFIX: something stays below */
     struct bwi_store_op *next;
 };
 
@@ -156,6 +165,7 @@ struct bwi_store_caps {
     bool node_local; /* the file system is a local one (ext4, xfs, btrfs, tmpfs, overlay): other nodes do not see it */
     uint64_t device; /* identity of the device below, 0 = unknown; two stores with the same one fail together */
     bool has_space;  /* SPACE means something */
+    bool recycles;   /* writing over what a deletion has kept is faster than writing anew, and can be done */
 };
 
 struct bwi_store {

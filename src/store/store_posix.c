@@ -32,9 +32,23 @@ static void (*const calls[])(struct bwi_store_op *op) = {
     [BWI_STORE_SPACE] = bwi_posix_space,
 };
 
+/* What deletions have kept takes no room from anybody. `before`: what had been given up when the operation began. */
+static bool makes_room(struct bwi_store_op *op, uint64_t before) {
+    struct bwi_posix *p = bwi_posix_of(op);
+    const bool takes = op->verb == BWI_STORE_CREATE || op->verb == BWI_STORE_BEGIN || op->verb == BWI_STORE_REPLACE;
+    if (op->error.status != BW_E_NOSPACE || !takes || !p->base.caps.recycles) return false;
+    (void)bwi_posix_give_up_spares(op, UINT64_MAX);
+    if (atomic_load(&p->spares.given_up) == before) return false;
+    bw_error_clear(&op->error);
+    return true;
+}
+
 static void run_call(struct bwi_io_req *req) {
     struct bwi_store_op *op = req->user;
-    if (op->error.status == 0) calls[op->verb](op); /* else it was refused, and only its completion is due */
+    const uint64_t before = atomic_load(&bwi_posix_of(op)->spares.given_up);
+    if (op->error.status != 0) return; /* it was refused, and only its completion is due */
+    calls[op->verb](op);
+    if (makes_room(op, before)) calls[op->verb](op);
 }
 
 /* Two first reads of one handle at the same time open the object twice: the second descriptor is closed again. */
@@ -129,7 +143,8 @@ static void prepare(struct bwi_posix *p, struct bwi_store_op *op) {
     struct bwi_io_req *req = &op->req;
     struct bwi_env *env = bwi_loop_env(p->loop);
     bool refused = op->error.status != 0;
-    if (op->verb == BWI_STORE_CREATE || op->verb == BWI_STORE_BEGIN || op->verb == BWI_STORE_REPLACE)
+    if (op->verb == BWI_STORE_CREATE || op->verb == BWI_STORE_BEGIN || op->verb == BWI_STORE_REPLACE ||
+        (op->verb == BWI_STORE_DELETE_PREFIX && op->keep_bytes > 0))
         op->due_ns = env->random_u64(env);
     if (op->verb == BWI_STORE_LIST && op->tidy) op->due_ns = (uint64_t)env->unix_ms(env);
     if (op->verb == BWI_STORE_WRITE) {
@@ -172,6 +187,9 @@ static void submit(struct bwi_store *s, struct bwi_store_op *op) {
 static void close_store(struct bwi_store *s) {
     struct bwi_posix *p = bwi_container_of(s, struct bwi_posix, base);
     assert(p->in_flight == 0);
+    struct bwi_store_op op = {.store = s};
+    (void)bwi_posix_give_up_spares(&op, UINT64_MAX);
+    bwi_mutex_fini(&p->spares.giving);
     if (p->root >= 0) p->os->close(p->os, p->root);
     bwi_free(p);
 }
@@ -195,6 +213,12 @@ static bool is_local(uint64_t fs_type) {
     return false;
 }
 
+/* Where a file is written over in its old blocks: ext4, xfs, and tmpfs in its old pages. Others (btrfs, zfs, f2fs,
+ * bcachefs) take new ones each time; overlay has files open below that nobody sees above. */
+static bool writes_in_place(uint64_t fs_type) {
+    return fs_type == 0xef53 || fs_type == 0x58465342 || fs_type == 0x01021994;
+}
+
 /* tmpfs takes the flag, and goes through the page cache all the same. */
 static bool is_memory(uint64_t fs_type) {
     return fs_type == 0x01021994 || fs_type == 0x858458f6;
@@ -212,6 +236,8 @@ static int open_root(struct bwi_posix *p, const char *path, bool create, struct 
     p->lane.no_ring = !is_local(space.fs_type);
     p->base.caps =
         (struct bwi_store_caps){.node_local = is_local(space.fs_type), .device = st.device, .has_space = true};
+    p->base.caps.recycles =
+        writes_in_place(space.fs_type) && !p->read_only && p->os->open_alone != NULL && p->os->move_new != NULL;
     return 0;
 }
 
@@ -222,6 +248,12 @@ int bwi_store_posix_open(const char *path, const char *url, const struct bwi_sto
     struct bwi_posix *p = bwi_calloc(1, sizeof *p);
     if (!p) return bwi_error_nomem(err, sizeof *p, "a store");
     atomic_flag_clear(&p->doubts.lock);
+    atomic_flag_clear(&p->spares.lock);
+    int rc = bwi_mutex_init(&p->spares.giving);
+    if (rc < 0) {
+        bwi_free(p);
+        return bwi_error_errno(err, -rc, "open store \"%s\": make a lock", url);
+    }
     p->base.submit = submit;
     p->base.close = close_store;
     snprintf(p->base.url, sizeof p->base.url, "%s", url);
@@ -229,7 +261,7 @@ int bwi_store_posix_open(const char *path, const char *url, const struct bwi_sto
     p->io = io;
     p->os = bwi_io_os(io);
     p->read_only = o->read_only;
-    int rc = open_root(p, path, o->create && !o->read_only, err);
+    rc = open_root(p, path, o->create && !o->read_only, err);
     if (rc < 0) {
         close_store(&p->base);
         return rc;

@@ -17,8 +17,10 @@ struct bwi_store_upload {
     char *key; /* owned */
     uint64_t size_bytes;
     uint64_t written_bytes;
-    unsigned writes;       /* in flight */
-    bool replace;          /* FINISH puts it over an object that is there */
+    uint64_t seams;  /* of what was written, the offsets where it begins less those where it ends, each as a number that
+                        looks random: pieces that cover all of it once, in any order, leave its begin and its end */
+    unsigned writes; /* in flight */
+    bool replace;    /* FINISH puts it over an object that is there */
     struct bw_error error; /* of the first WRITE that failed: FINISH fails with it */
 };
 

@@ -223,6 +223,14 @@ static int sim_open_lock(struct bwi_os *os, int dirfd, const char *path) {
     return fd == -ENOENT ? sim_open_new(os, dirfd, path) : fd;
 }
 
+static int sim_open_alone(struct bwi_os *os, int dirfd, const char *path) {
+    struct disk_inode *i = NULL;
+    const int rc = walk(os, dirfd, path, &i);
+    if (rc != 0) return rc;
+    if (i->type != BWI_OS_FILE) return -EINVAL;
+    return i->open > 0 || i->names != 1 ? -EBUSY : open_inode(process_of(os), i);
+}
+
 static int sim_open_direct(struct bwi_os *os, int fd, bool write) {
     struct disk_inode *f = NULL;
     struct disk_file *file = NULL;
@@ -332,12 +340,12 @@ static int sim_link(struct bwi_os *os, int dirfd, const char *from, const char *
     return 0;
 }
 
-static int rename_file(struct bwi_os *os, int dirfd, const char *from, const char *to, bool over) {
+static int rename_file(struct bwi_os *os, int dirfd, const char *from, int to_dirfd, const char *to, bool over) {
     struct disk_inode *old_dir = NULL, *dir = NULL;
     const char *old_leaf = NULL, *leaf = NULL;
     int rc = change(os);
     if (rc == 0) rc = walk_parent(os, dirfd, from, &old_dir, &old_leaf);
-    if (rc == 0) rc = walk_parent(os, dirfd, to, &dir, &leaf);
+    if (rc == 0) rc = walk_parent(os, to_dirfd, to, &dir, &leaf);
     if (rc != 0) return rc;
     struct disk_inode *f = disk_lookup(old_dir, old_leaf), *there = disk_lookup(dir, leaf);
     if (f == NULL) return -ENOENT;
@@ -350,11 +358,15 @@ static int rename_file(struct bwi_os *os, int dirfd, const char *from, const cha
 }
 
 static int sim_rename_new(struct bwi_os *os, int dirfd, const char *from, const char *to) {
-    return rename_file(os, dirfd, from, to, false);
+    return rename_file(os, dirfd, from, dirfd, to, false);
 }
 
 static int sim_rename_over(struct bwi_os *os, int dirfd, const char *from, const char *to) {
-    return rename_file(os, dirfd, from, to, true);
+    return rename_file(os, dirfd, from, dirfd, to, true);
+}
+
+static int sim_move_new(struct bwi_os *os, int from_dirfd, const char *from, int to_dirfd, const char *to) {
+    return rename_file(os, from_dirfd, from, to_dirfd, to, false);
 }
 
 static int remove_name(struct bwi_os *os, int dirfd, const char *path, enum bwi_os_type type) {
@@ -488,6 +500,7 @@ static const struct bwi_os sim_table = {
     .open_dir = sim_open_dir,
     .open_read = sim_open_read,
     .open_new = sim_open_new,
+    .open_alone = sim_open_alone,
     .open_direct = sim_open_direct,
     .cached = sim_cached,
     .open_lock = sim_open_lock,
@@ -501,6 +514,7 @@ static const struct bwi_os sim_table = {
     .stat_at = sim_stat_at,
     .link = sim_link,
     .rename_new = sim_rename_new,
+    .move_new = sim_move_new,
     .rename_over = sim_rename_over,
     .unlink = sim_unlink,
     .mkdir = sim_mkdir,
