@@ -176,8 +176,8 @@ def make(build, kind, names):
         if not ninja(build, "build.ninja"):
             return None
         chosen, unknown = select(tests_of(build, kind), names)
-        files = [] if kind in WHOLE else files_for(build, chosen)
-        return (chosen, unknown) if ninja(build, *files) else None
+        files = files_for(build, chosen) if chosen and kind not in WHOLE else []
+        return (chosen, unknown) if not chosen or ninja(build, *files) else None
 
 
 def forget_counts(build):
