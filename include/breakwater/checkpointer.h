@@ -217,13 +217,26 @@ struct bw_options {
      * opens it. Numbers of threads that are 0 go by it.
      */
     const char *cpus;
+    /**
+     * Optional. Writes of 4 MiB that a save has in flight to the local tier, 1 .. 64. More than the memory budget holds
+     * are not in flight, nor more than 64 of the whole handle. 0: 16, unless a probe finds that another number is
+     * clearly better. It writes to a hidden temporary of the local tier, at most 656 MiB, on most disks 112 MiB, on
+     * slow ones 16 MiB, and begins nothing after 150 ms; beside the opening, and no longer than until the first
+     * bw_save_begin, which does not wait for it. It leaves out what is no file system of this node alone, what lies in
+     * memory, is nearly full or is being measured by another rank. bw_checkpointer_stats tells what was chosen and why
+     * (`local_io_depth`).
+     */
+    uint32_t local_io_depth;
+    /** Optional. The same for the remote tier, where a drain and a save without a local tier write; 0: 16. */
+    uint32_t remote_io_depth;
 };
 
 /** Defaults for everything that is optional. */
 #define BW_OPTIONS_INIT                                                                                                \
     {                                                                                                                  \
         sizeof(struct bw_options), 0, 0, 0, 0, 0, 0, 0, 0, UINT64_C(268435456), 0, 2, 0, 0, 0, 0, 0, 0,                \
-            UINT64_C(300000), UINT64_C(600000), UINT64_C(120000), 0, 0, {0, 0, 0, 0}, 0, 0, UINT64_C(30000), 10, 0, 0  \
+            UINT64_C(300000), UINT64_C(600000), UINT64_C(120000), 0, 0, {0, 0, 0, 0}, 0, 0, UINT64_C(30000), 10, 0, 0, \
+            0, 0                                                                                                       \
     }
 
 /** Bytes of a checkpoint id as text, NUL included. */
@@ -326,6 +339,10 @@ struct bw_checkpointer_stats {
     uint32_t reserved;             /**< 0 */
     char io_lacks[256];            /**< what it goes without, and why: an io_uring, one that knows the memory
                                         budget, threads for capturing that were asked for; "": nothing */
+    uint32_t local_io_depth;       /**< writes that a save begins to have in flight to the local tier; 0: none */
+    uint32_t remote_io_depth;      /**< writes that a drain has in flight to the remote tier */
+    uint64_t local_io_bytes_per_s; /**< that the probe of the local tier saw written; 0: it saw nothing */
+    char local_io_why[96];         /**< why `local_io_depth`: "given", "usual: ...", or "measured: ..." */
 };
 
 /** Fills the counters. Never blocks for I/O. */

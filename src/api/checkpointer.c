@@ -65,6 +65,8 @@ static int check_options(const struct bw_options *o, struct bw_error *err) {
     if (rc == 0) rc = check_range("io_threads", o->io_threads, 0, 256, err);
     if (rc == 0) rc = check_range("capture_threads", o->capture_threads, 0, 256, err);
     if (rc == 0) rc = check_range("background_nice", o->background_nice, 0, 19, err);
+    if (rc == 0) rc = check_range("local_io_depth", o->local_io_depth, 0, BWI_IO_DEPTH_MAX, err);
+    if (rc == 0) rc = check_range("remote_io_depth", o->remote_io_depth, 0, BWI_IO_DEPTH_MAX, err);
     if (rc == 0) rc = check_range("resume_step", o->resume_step, 0, BW_STEP_MAX, err);
     if (rc == 0 && (o->flags & ~flags))
         rc = bwi_error_set(err, BW_E_INVALID, "option flags has unknown bits: %#x", o->flags & ~flags);
@@ -104,6 +106,7 @@ static void fill_config(const struct bw_options *o, struct bwi_session_config *c
                                      .local_quota_bytes = o->local_quota_bytes,
                                      .drain_bytes_per_s = o->drain_bytes_per_s,
                                      .cow = o->capture == BW_CAPTURE_COW,
+                                     .probe = o->local_io_depth == 0,
                                      .retention = o->retention,
                                      .extent_bytes = BWI_EXTENT_BYTES,
                                      .pack_bytes = BWI_PLAN_PACK_BYTES};
@@ -167,6 +170,8 @@ static int make(const struct bw_options *o, struct bw_checkpointer *ck, struct b
     if (rc == 0) rc = check_tiers(ck, err);
     if (rc < 0) return rc;
     ck->host.ctx.poll_max_ns = bwi_min_u64(POLL_MOST_NS, POLL_LEAST_NS * (1 + o->world / POLL_RANKS));
+    ck->host.ctx.io_depth[BWI_TIER_LOCAL] = o->local_io_depth;
+    ck->host.ctx.io_depth[BWI_TIER_REMOTE] = o->remote_io_depth;
     fill_config(o, &cfg);
     rc = bwi_session_new(&ck->host.ctx, &cfg, &ck->session, err);
     return rc == 0 ? start_loop(ck, err) : rc;
@@ -228,7 +233,8 @@ int bw_checkpointer_open(const struct bw_options *options, struct bw_checkpointe
     int rc =
         bwi_options_copy(&o, options,
                          BWI_OPTIONS_SIZES(offsetof(struct bw_options, retention), offsetof(struct bw_options, capture),
-                                           offsetof(struct bw_options, background_nice), sizeof o),
+                                           offsetof(struct bw_options, background_nice),
+                                           offsetof(struct bw_options, local_io_depth), sizeof o),
                          err);
     if (rc == 0) rc = check_options(&o, err);
     if (rc < 0) return rc;

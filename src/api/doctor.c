@@ -282,6 +282,26 @@ static void read_store_id(struct bwi_host *h, struct bwi_diagnose_tier *t, struc
     bwi_store_names_fini(&runs);
 }
 
+#define PROBE_ARENA (UINT64_C(4) << 20) /* one write's */
+
+/* What a launch would do to it. The tier answers already: what hangs here is given up with the whole examination. */
+static int probe_tier(enum bwi_tier tier, struct bwi_host *h, struct bwi_findings *f, struct bw_error *err) {
+    if (tier != BWI_TIER_LOCAL || !bwi_tier_probe_may(h->ctx.tier[tier])) return 0;
+    struct bw_error found = BW_ERROR_INIT; /* the finding tells it */
+    struct bwi_tier_probe *p = bwi_calloc(1, sizeof *p);
+    if (!p) return bwi_error_nomem(err, sizeof *p, "a probe");
+    const int rc = bwi_arena_open(PROBE_ARENA, 0, &h->arena, err);
+    if (rc == 0) {
+        *p = (struct bwi_tier_probe){.ctx = &h->ctx, .tier = tier};
+        h->ctx.arena = h->arena;
+        bwi_tier_probe_start(p, h->loop, NULL);
+        (void)bwi_block_on(h, &p->task, &found);
+        bwi_diagnose_depth(p, f);
+    }
+    bwi_free(p);
+    return rc;
+}
+
 /* With the tier open. */
 static int examine_open(struct bwi_diagnose_tier *t, const char *path, struct bwi_host *h, struct bwi_findings *f,
                         struct bw_error *err) {
@@ -292,7 +312,8 @@ static int examine_open(struct bwi_diagnose_tier *t, const char *path, struct bw
     read_store_id(h, t, &e);
     bwi_diagnose_tier(t, f);
     t->store_error = NULL;
-    return race_tier(t->tier, t->url, h, f, err);
+    const int rc = probe_tier(t->tier, h, f, err);
+    return rc < 0 ? rc : race_tier(t->tier, t->url, h, f, err);
 }
 
 /* What is wrong with the arguments fails the call; what is wrong with the tier is a finding. */

@@ -14,6 +14,9 @@
 enum bwi_tier { BWI_TIER_LOCAL = 0, BWI_TIER_REMOTE = 1, BWI_TIERS = 2 };
 const char *bwi_tier_name(enum bwi_tier t); /* "local", "remote" */
 
+#define BWI_IO_DEPTH_USUAL 16u /* transfers in flight: 64 MiB, enough to keep a disk busy */
+#define BWI_IO_DEPTH_MAX   64u
+
 struct bwi_context {
     char run[BWI_NAME_BUF];
     struct bwi_loop *loop;
@@ -23,6 +26,7 @@ struct bwi_context {
     char snapshots_why_not[96];
     struct bwi_store *tier[BWI_TIERS];   /* tier[LOCAL] may be NULL. tier[REMOTE] is the authority */
     struct bwi_uuid store_id[BWI_TIERS]; /* of their store.json */
+    unsigned io_depth[BWI_TIERS];        /* of what is written to a tier; 0: the usual one */
     uint64_t writer;                     /* of this handle: random */
     char host[64];
     uint64_t poll_min_ns, poll_max_ns; /* of waiting for others: first and last period */
@@ -34,6 +38,10 @@ struct bwi_context {
 
 /* Defaults for everything but run, loop, arena and tiers: env of the loop, a random writer, the host's name. */
 void bwi_context_init(struct bwi_context *c, struct bwi_loop *loop);
+
+static inline unsigned bwi_context_io_depth(const struct bwi_context *c, enum bwi_tier t) {
+    return c->io_depth[t] > 0 ? c->io_depth[t] : BWI_IO_DEPTH_USUAL;
+}
 
 /* Written by the loop's thread, read by others. */
 struct bwi_progress {

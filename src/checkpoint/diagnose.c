@@ -208,6 +208,16 @@ void bwi_diagnose_tier(const struct bwi_diagnose_tier *t, struct bwi_findings *f
     }
 }
 
+void bwi_diagnose_depth(const struct bwi_tier_probe *p, struct bwi_findings *f) {
+    const char *tier = bwi_tier_name(p->tier);
+    if (p->bytes_per_s == 0)
+        bwi_findings_add(f, 0, 0, tier, NULL, "depth", NULL, "%u writes of 4 MiB in flight: %s", p->depth, p->why);
+    else
+        bwi_findings_add(f, 0, 0, tier, NULL, "depth", NULL,
+                         "%u writes of 4 MiB in flight, %" PRIu64 " MB/s in a moment of writing: %s", p->depth,
+                         p->bytes_per_s / 1000000, p->why);
+}
+
 void bwi_diagnose_pair(const struct bwi_diagnose_tier *local, const struct bwi_diagnose_tier *remote,
                        struct bwi_findings *f) {
     if (local->caps.device == 0 || local->caps.device != remote->caps.device) return;

@@ -4,6 +4,7 @@
 #ifndef BWI_CHECKPOINT_DIAGNOSE_H
 #define BWI_CHECKPOINT_DIAGNOSE_H
 
+#include "checkpoint/tier_probe.h"
 #include "checkpoint/verify.h"
 #include "os/probe.h"
 
@@ -30,6 +31,8 @@ struct bwi_diagnose_tier {
 };
 /* Everything about one tier but creating once. */
 void bwi_diagnose_tier(const struct bwi_diagnose_tier *t, struct bwi_findings *f);
+/* What a tier wants in flight, as a probe of it has found. */
+void bwi_diagnose_depth(const struct bwi_tier_probe *p, struct bwi_findings *f);
 /* What is wrong with the two together. */
 void bwi_diagnose_pair(const struct bwi_diagnose_tier *local, const struct bwi_diagnose_tier *remote,
                        struct bwi_findings *f);

@@ -224,6 +224,7 @@ static enum bwi_step next_pack(struct bwi_drain *d) {
                                      .placement = p,
                                      .pack = d->pack,
                                      .pace = d->pace,
+                                     .depth = bwi_context_io_depth(d->ctx, BWI_TIER_REMOTE),
                                      .resident = d->resident};
     if (bwi_pack_copy_start(&d->copy, &d->task, &d->task.error) < 0) return go(d, DRAIN_UNLOCK);
     return wait_in(d, DRAIN_COPY);

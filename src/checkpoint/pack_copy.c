@@ -15,7 +15,6 @@
 #include <string.h>
 
 #define BLOCK_BYTES  (UINT64_C(4) << 20)
-#define BLOCKS       16u /* under way: enough to keep a device busy */
 #define BUFFERS_MAX  4u
 #define BUFFERS_MIN  2u /* one is read while another one is written */
 #define NO_CHUNK     SIZE_MAX
@@ -74,7 +73,8 @@ struct bwi_pack_copier {
     size_t buffer_count;           /* in the window */
     uint8_t *buffers[BUFFERS_MAX]; /* that are free: the first so many */
     size_t buffers_free;
-    struct block blocks[BLOCKS];         /* block n of the file is in n % BLOCKS */
+    struct block *blocks; /* block n of the file is in n % depth */
+    size_t depth;
     uint64_t read_bytes, written_bytes;  /* of the file: up to where it is cut into blocks; how much is written */
     uint64_t to_read, to_hash, to_write; /* the next block of each kind */
     uint64_t reads;                      /* begun */
@@ -201,7 +201,7 @@ static enum bwi_step copy_acquired(struct bwi_pack_copy *c) {
 /* ---- the stream of blocks ---- */
 
 static struct block *block_at(struct bwi_pack_copier *k, uint64_t n) {
-    return &k->blocks[n % BLOCKS];
+    return &k->blocks[n % k->depth];
 }
 
 static struct block *next_block(struct bwi_pack_copier *k, size_t bytes, const uint8_t *data, size_t chunk) {
@@ -391,7 +391,7 @@ static bool end_write(struct bwi_pack_copy *c, struct block *b) {
 
 static bool end_transfers(struct bwi_pack_copy *c) {
     bool moved = false;
-    for (size_t i = 0; i < BLOCKS && c->task.error.status == 0; i++) {
+    for (size_t i = 0; i < c->c->depth && c->task.error.status == 0; i++) {
         struct block *b = &c->c->blocks[i];
         if (b->state == BLOCK_READ) moved |= end_read(c, b);
         if (b->state == BLOCK_LOOK) moved |= end_look(c, b);
@@ -432,7 +432,7 @@ static enum bwi_step copy_settle(struct bwi_pack_copy *c) {
     struct bwi_pack_copier *k = c->c;
     if (c->task.pending > 0) return BWI_STEP_WAIT;
     conclude(c);
-    for (size_t i = 0; i < BLOCKS; i++) free_block(c, &k->blocks[i]);
+    for (size_t i = 0; i < k->depth; i++) free_block(c, &k->blocks[i]);
     bwi_arena_cancel(c->ctx->arena, &k->window);
     bwi_arena_release(c->ctx->arena, k->window.ptr, k->window.bytes);
     k->window.ptr = NULL;
@@ -517,7 +517,10 @@ static int set_window(struct bwi_pack_copy *c, struct bw_error *err) {
 }
 
 static int prepare(struct bwi_pack_copy *c, struct bw_error *err) {
-    int rc = set_key(c, err);
+    c->c->depth = c->depth > 0 ? c->depth : BWI_IO_DEPTH_USUAL;
+    c->c->blocks = bwi_calloc(c->c->depth, sizeof *c->c->blocks);
+    int rc = c->c->blocks != NULL ? 0 : bwi_error_nomem(err, c->c->depth * sizeof *c->c->blocks, "copying a pack");
+    if (rc == 0) rc = set_key(c, err);
     if (rc == 0) rc = set_window(c, err);
     if (rc < 0) return rc;
     rc = bwi_pack_digest_init(&c->c->digest, c->placement, c->pack, err);
@@ -558,6 +561,7 @@ void bwi_pack_copy_fini(struct bwi_pack_copy *c) {
     if (c == NULL) return;
     assert(!c->task.running);
     if (c->c != NULL) bwi_pack_digest_fini(&c->c->digest);
+    if (c->c != NULL) bwi_free(c->c->blocks);
     bwi_free(c->c);
     c->c = NULL;
 }

@@ -18,7 +18,6 @@
 #define SLOTS_MIN 16   /* chunks in flight: 64 MiB at the usual extent, more than any device needs to be busy */
 #define SLOTS_MAX 4096 /* 16 GiB of captured chunks; each turn looks at every slot */
 #define OPEN      4    /* packs that are open at once */
-#define WRITES    16   /* in flight: enough to keep a device busy */
 
 #define BATCHES   16u /* in flight at most; workers beyond have no part in capturing */
 #define BATCH_MAX 8u  /* chunks */
@@ -87,6 +86,7 @@ struct bwi_pack_writer {
     struct slot *slots;
     size_t slot_count;
     size_t writing; /* slots in SLOT_WRITE */
+    size_t depth;   /* of them at most */
     struct batch batches[BATCHES];
     struct slot *free;
     bool waiting;                    /* a slot is in SLOT_BUFFER */
@@ -375,7 +375,7 @@ static void slot_start_hash(struct bwi_pack_write *w, struct slot *s) {
 
 static bool slot_captured(struct bwi_pack_write *w, struct slot *s) {
     const struct pack *p = pack_open(w->w, s->pack);
-    if (p == NULL || w->w->writing >= WRITES) return false;
+    if (p == NULL || w->w->writing >= w->w->depth) return false;
     w->w->writing++;
     bwi_call_prepare(&s->call, BWI_STORE_WRITE, NULL);
     s->call.op.upload = p->upload;
@@ -570,6 +570,7 @@ int bwi_pack_write_start(struct bwi_pack_write *w, struct bwi_task *parent, stru
     if (rc == 0) rc = make_writer(w, err);
     if (rc != 0) return rc;
     w->w->store = w->ctx->tier[w->tier];
+    w->w->depth = bwi_context_io_depth(w->ctx, w->tier);
     w->w->uncaptured = w->plan->chunk_count;
     for (size_t i = 0; i < w->w->slot_count; i++) {
         struct slot *s = &w->w->slots[i];

@@ -19,6 +19,7 @@ int bwi_session_new(struct bwi_context *ctx, const struct bwi_session_config *cf
     s->cfg = *cfg;
     s->group = cfg->rank;
     s->groups = cfg->world;
+    bwi_session_tell_depths(s);
     bwi_pace_init(&s->pace, cfg->drain_bytes_per_s, UINT64_C(8) << 20);
     s->open = bwi_open_new();
     s->follow = bwi_follow_new();
@@ -50,6 +51,7 @@ void bwi_session_free(struct bwi_session *s) {
     bwi_salvage_free(s->salvage);
     bwi_lookout_free(s->lookout);
     bwi_teller_free(s->teller);
+    bwi_free(s->probe);
     bwi_index_cache_fini(&s->index_cache);
     bwi_head_fini(&s->head);
     bwi_plan_fini(&s->known_plan);
@@ -311,6 +313,7 @@ void bwi_session_close(struct bwi_session *s) {
     struct bw_error dropped = BW_ERROR_INIT;
     bwi_error_set(&dropped, BW_E_CANCELLED, "the checkpointer was closed before the save was started");
     s->closing = true;
+    bwi_session_stop_probe(s);
     for (struct bwi_save *v = s->saves, *next; v; v = next) {
         next = v->next;
         if (v->state == BWI_SAVE_BEGUN) bwi_save_fail(v, &dropped);
@@ -324,6 +327,7 @@ void bwi_session_give_up(struct bwi_session *s) {
     struct bw_error late = BW_ERROR_INIT;
     bwi_error_set(&late, BW_E_CANCELLED, "the checkpointer was closed before the save was complete");
     s->closing = s->giving_up = true;
+    bwi_session_stop_probe(s);
     for (struct bwi_save *v = s->saves, *next; v; v = next) {
         next = v->next;
         if (v->state >= BWI_SAVE_STOP) { /* it is ending by itself */
@@ -359,5 +363,6 @@ bool bwi_session_drained(const struct bwi_session *s) {
 bool bwi_session_idle(const struct bwi_session *s) {
     const struct bwi_task *open = (const struct bwi_task *)(const void *)s->open;
     return !open->running && bwi_session_in_flight(s) == 0 && !bwi_teller_running(s) && !bwi_follow_running(s) &&
-           !bwi_committer_running(s) && !bwi_keeper_running(s) && !bwi_salvage_running(s) && !bwi_lookout_running(s);
+           !bwi_committer_running(s) && !bwi_keeper_running(s) && !bwi_salvage_running(s) && !bwi_lookout_running(s) &&
+           !bwi_session_probes(s);
 }

@@ -23,6 +23,7 @@
 #include "checkpoint/publish.h"
 #include "checkpoint/room.h"
 #include "checkpoint/sweep.h"
+#include "checkpoint/tier_probe.h"
 #include "checkpoint/transfer.h"
 #include <breakwater/save.h>
 
@@ -41,6 +42,7 @@ struct bwi_session_config {
     uint64_t drain_bytes_per_s;
     bool cow; /* write-protect the tensors instead of copying them at once */
     struct bw_retention retention;
+    bool probe;            /* finds out the depth of the local tier, where that may be done */
     uint32_t extent_bytes; /* BWI_EXTENT_BYTES but in tests */
     uint64_t pack_bytes;
 };
@@ -173,6 +175,7 @@ struct bwi_session {
     struct bwi_salvage *salvage;
     struct bwi_lookout *lookout;
     struct bwi_teller *teller;
+    struct bwi_tier_probe *probe; /* NULL: there was none */
     struct bwi_index_cache index_cache;
     struct bw_error unheard; /* the first failure of a save whose handle was gone by then */
     /* told to the owner: levels, ends, notes. May be called from any step; must not call back into the session */

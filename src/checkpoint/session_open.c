@@ -126,6 +126,8 @@ static enum bwi_step pause_in(struct bwi_open *o, enum open_state state) {
 static enum bwi_step start_holds(struct bwi_open *o) {
     if (o->ids.task.running) return BWI_STEP_WAIT;
     if (o->ids.task.error.status < 0) return fail(o, &o->ids.task.error);
+    bwi_session_start_probe(
+        o->s); /* the local tier is ours; while the others are waited for it has nothing else to do */
     o->state = OPEN_LOOK;
     if (!o->s->ctx->tier[BWI_TIER_LOCAL]) return BWI_STEP_AGAIN;
     o->holds = (struct bwi_holds){.ctx = o->s->ctx, .pass_over = true, .settle = true};

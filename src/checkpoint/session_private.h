@@ -29,6 +29,13 @@ bool bwi_teller_running(const struct bwi_session *s);
 bool bwi_lookout_running(const struct bwi_session *s);
 bool bwi_lookout_owes(const struct bwi_session *s); /* the look that a close begins with */
 
+/* checkpoint/session_probe.c */
+void bwi_session_tell_depths(struct bwi_session *s); /* the statistics say what is in flight to each tier */
+/* Finds out what the local tier wants in flight, if the configuration asks for it. Nobody waits for it. */
+void bwi_session_start_probe(struct bwi_session *s);
+void bwi_session_stop_probe(struct bwi_session *s); /* what it has not found out by now it will not */
+bool bwi_session_probes(const struct bwi_session *s);
+
 /* checkpoint/session_capture.c */
 /* What the next save is likely to describe and to plan again is what the last one did. One save has it at a time. */
 void bwi_save_recall(struct bwi_save *v);

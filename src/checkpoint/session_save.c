@@ -673,6 +673,7 @@ int bwi_session_begin(struct bwi_session *s, uint64_t step, struct bwi_save **re
     while (*at) at = &(*at)->next;
     *at = v;
     s->stats.saves_begun++;
+    bwi_session_stop_probe(s);
     *ret = v;
     return 0;
 }

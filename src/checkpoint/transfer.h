@@ -67,6 +67,7 @@ struct bwi_pack_copy {
     uint32_t pack;                 /* number in the placement */
     struct bwi_pace *pace;         /* NULL: none */
     struct bwi_resident *resident; /* chunks of this pack that are in memory; NULL: none */
+    unsigned depth;                /* pieces under way at most; 0: the usual number */
     bool verify_only;              /* reads and verifies, writes nothing (verify) */
     bool replace; /* the target's copy is damaged: put the right bytes over it (through REPLACE semantics: written as an
                      upload under a new temporary and moved over the name) */

@@ -166,6 +166,7 @@ struct bwi_store_caps {
     uint64_t device; /* identity of the device below, 0 = unknown; two stores with the same one fail together */
     bool has_space;  /* SPACE means something */
     bool recycles;   /* writing over what a deletion has kept is faster than writing anew, and can be done */
+    bool past_cache; /* large uploads are written past a page cache, where that is possible */
 };
 
 struct bwi_store {

@@ -234,8 +234,10 @@ static int open_root(struct bwi_posix *p, const char *path, bool create, struct 
     if (rc < 0) return bwi_error_errno(err, -rc, "open store \"%s\": ask for its file system", p->base.url);
     p->no_direct = is_memory(space.fs_type);
     p->lane.no_ring = !is_local(space.fs_type);
-    p->base.caps =
-        (struct bwi_store_caps){.node_local = is_local(space.fs_type), .device = st.device, .has_space = true};
+    p->base.caps = (struct bwi_store_caps){.node_local = is_local(space.fs_type),
+                                           .device = st.device,
+                                           .has_space = true,
+                                           .past_cache = p->os->open_direct != NULL && !p->no_direct};
     p->base.caps.recycles =
         writes_in_place(space.fs_type) && !p->read_only && p->os->open_alone != NULL && p->os->move_new != NULL;
     return 0;

@@ -101,6 +101,8 @@ static void wrong_options_are_named(void **state) {
     OPEN_FAILS(o.resume_step = BW_STEP_MAX + 1, BW_E_INVALID, "resume_step");
     OPEN_FAILS(o.on_damage = 2, BW_E_INVALID, "on_damage");
     OPEN_FAILS(o.io_backend = 3, BW_E_INVALID, "io_backend");
+    OPEN_FAILS(o.local_io_depth = 65, BW_E_INVALID, "local_io_depth is 65: expected 0 .. 64");
+    OPEN_FAILS(o.remote_io_depth = 65, BW_E_INVALID, "remote_io_depth is 65: expected 0 .. 64");
     OPEN_FAILS(o.retention.reserved = 1, BW_E_INVALID, "reserved");
     OPEN_FAILS(o.resume = BW_RESUME_FRESH, BW_E_REFUSED, "label");
     OPEN_FAILS(o.launch = "one", BW_E_NOT_MEMBER, "\"one\"");

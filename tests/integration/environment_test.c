@@ -81,6 +81,7 @@ static void check_path_taken(struct place *p) {
     must(strcmp(stats.write_path, "threads, direct") == 0 && strcmp(stats.capture_mode, "copy") == 0);
     must(strcmp(whole.io_backend, "threads") == 0);
     must(strcmp(whole.io_lacks, "no io_uring: Operation not permitted") == 0);
+    must(whole.local_io_depth == 16 && strcmp(whole.local_io_why, "given") == 0);
     close_ok(ck);
     free(m);
 }
@@ -101,6 +102,70 @@ static int without_rings(void *arg, unsigned i) {
 static void without_io_uring_and_userfaultfd_a_save_takes_the_next_path_and_says_which(void **state) {
     (void)state;
     in_a_place(without_rings);
+}
+
+/* Waits until the local tier has been measured, or the reason is known why it is not. */
+static struct bw_checkpointer_stats measured(struct bw_checkpointer *ck) {
+    struct bw_checkpointer_stats s = {0};
+    for (uint64_t end = clock_ms() + WAIT_MS; clock_ms() < end; sleep_ms(5)) {
+        bw_checkpointer_stats(ck, &s);
+        if (strcmp(s.local_io_why, "usual: not measured yet") != 0) break;
+    }
+    return s;
+}
+
+static void no_probe_left_at(const char *dir) {
+    must(access(path_in(dir, "probe"), F_OK) < 0 && errno == ENOENT);
+}
+
+/* With a ring and without one. */
+static int measures_the_tier(void *arg, unsigned i) {
+    (void)i;
+    const int calls[] = {SYS_io_uring_setup};
+    struct place *p = arg;
+    for (int without = 0; without < 2; without++) {
+        struct bw_options o = options_of(p, without ? "without" : "with", 0, 1);
+        o.local_io_depth = 0;
+        o.remote_io_depth = 5;
+        if (without) refuse_calls(calls, 1, EPERM);
+        struct bw_checkpointer *ck = open_with(&o);
+        const struct bw_checkpointer_stats s = measured(ck);
+        print_message("%s: %llu MB/s, %s\n", o.launch, (unsigned long long)s.local_io_bytes_per_s / 1000000,
+                      s.local_io_why);
+        must(s.remote_io_depth == 5 && (s.local_io_depth == 8 || s.local_io_depth == 16 || s.local_io_depth == 32));
+        must(strncmp(s.local_io_why, "usual: ", 7) == 0 || strncmp(s.local_io_why, "measured: ", 10) == 0);
+        must(strstr(s.local_io_why, "not measured yet") == NULL);
+        save_filled(ck, 1 + (uint64_t)without, STATE);
+        close_ok(ck);
+        no_probe_left_at(p->local);
+        check_bytes(p, 1 + (uint64_t)without, STATE, 1 + (uint64_t)without);
+    }
+    return 0;
+}
+
+static void the_local_tier_is_measured_where_nothing_else_is_asked_for(void **state) {
+    (void)state;
+    in_a_place(measures_the_tier);
+}
+
+/* Its depth is what it was, whenever it begins. */
+static void a_save_does_not_wait_for_the_measuring(void **state) {
+    (void)state;
+    struct place p;
+    place_make(&p);
+    struct bw_options o = options_of(&p, "early", 0, 1);
+    o.local_io_depth = 0;
+    struct bw_checkpointer *ck = open_with(&o);
+    save_filled(ck, 1, STATE);
+    const struct bw_checkpointer_stats s = measured(ck);
+    must(s.local_io_depth >= 8 && s.local_io_why[0] != '\0');
+    close_ok(ck);
+    o.launch = "closed-at-once";
+    ck = open_with(&o);
+    close_ok(ck);
+    no_probe_left_at(p.local);
+    check_bytes(&p, 1, STATE, 1);
+    place_drop(&p);
 }
 
 /* A job whose world becomes narrower after its first save. */
@@ -433,6 +498,8 @@ static void whatever_the_umask_files_have_the_same_modes(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_local_tier_is_measured_where_nothing_else_is_asked_for),
+        cmocka_unit_test(a_save_does_not_wait_for_the_measuring),
         cmocka_unit_test(without_io_uring_and_userfaultfd_a_save_takes_the_next_path_and_says_which),
         cmocka_unit_test(a_filter_that_comes_later_takes_the_ring_away_and_no_save_fails),
         cmocka_unit_test(under_a_filter_that_refuses_every_convenience_all_works),

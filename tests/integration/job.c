@@ -97,6 +97,7 @@ struct bw_options options_of(const struct place *p, const char *launch, uint32_t
     o.memory_budget_bytes = 64 * MIB;
     o.io_threads = 2;
     o.io_backend = test_io_backend();
+    o.local_io_depth = 16; /* nothing is measured */
     o.open_timeout_ms = WAIT_MS;
     return o;
 }

@@ -85,6 +85,7 @@ static bool open_rank(struct rank *x) {
     o.remote_url = x->a->remote;
     o.memory_budget_bytes = 64 * MIB;
     o.io_threads = IO_THREADS;
+    o.local_io_depth = 16; /* what is killed is not a probe */
     o.io_timeout_ms = FAST(KILL_HANG_MS);
     o.open_timeout_ms = x->l->hurried ? HURRIED_MS : patience_ms(x->l);
     o.busy_timeout_ms = patience_ms(x->l);

@@ -112,6 +112,7 @@ static void save_in(const char *run, const char *local, uint64_t step) {
     char launch[32];
     (void)snprintf(launch, sizeof launch, "launch-%u", (unsigned)step);
     o.run = run, o.job = "job", o.launch = launch, o.world = 1, o.remote_url = remote, o.local_url = local;
+    o.local_io_depth = 16;
     o.memory_budget_bytes = UINT64_C(64) << 20;
     o.flags = BW_ALLOW_SAME_DEVICE | BW_ALLOW_NODE_LOCAL;
     assert_ok(bw_checkpointer_open(&o, &ck, &err), &err);

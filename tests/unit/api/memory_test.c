@@ -28,6 +28,7 @@ static int open_as(const char *run, const char *launch, struct bw_checkpointer *
     struct bw_options o = BW_OPTIONS_INIT;
     o.run = run, o.job = "job", o.launch = launch, o.world = 1;
     o.remote_url = remote, o.local_url = local;
+    o.local_io_depth = 16;
     o.memory_budget_bytes = UINT64_C(64) << 20;
     o.io_threads = 1;
     o.flags = BW_ALLOW_SAME_DEVICE | BW_ALLOW_NODE_LOCAL;

@@ -22,6 +22,7 @@ static void *run_rank(void *arg) {
     o.run = "run", o.job = "job", o.launch = "launch", o.world = RANKS;
     o.rank = *(const uint32_t *)arg;
     o.remote_url = remote, o.local_url = local;
+    o.local_io_depth = 16;
     o.memory_budget_bytes = UINT64_C(64) << 20;
     o.flags = BW_ALLOW_SAME_DEVICE | BW_ALLOW_NODE_LOCAL;
     int rc = bw_checkpointer_open(&o, &ck, &err);

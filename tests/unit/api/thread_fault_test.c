@@ -58,6 +58,7 @@ static int launch(struct bw_error *err) {
     (void)snprintf(name, sizeof name, "launch-%u", number++);
     o.run = "run", o.job = "job", o.launch = name, o.world = 1;
     o.remote_url = remote, o.local_url = local;
+    o.local_io_depth = 16;
     o.memory_budget_bytes = UINT64_C(64) << 20;
     o.io_threads = 2;
     o.flags = BW_ALLOW_SAME_DEVICE | BW_ALLOW_NODE_LOCAL;
@@ -98,6 +99,7 @@ static void save_once(void) {
     struct bw_save *save = NULL;
     o.run = "saved", o.job = "job", o.launch = "one", o.world = 1;
     o.remote_url = remote, o.local_url = local;
+    o.local_io_depth = 16;
     o.memory_budget_bytes = UINT64_C(64) << 20;
     o.flags = BW_ALLOW_SAME_DEVICE | BW_ALLOW_NODE_LOCAL;
     assert_ok(bw_checkpointer_open(&o, &ck, &err), &err);

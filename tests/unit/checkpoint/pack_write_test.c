@@ -80,6 +80,30 @@ static void a_plan_without_a_byte_makes_no_object(void **state) {
     world_close(&w);
 }
 
+/* Small writes are headers. */
+static void as_many_writes_are_in_flight_as_the_tier_is_to_have(void **state) {
+    (void)state;
+    static const unsigned depths[] = {0, 1, 3, 40};
+    for (size_t i = 0; i < sizeof depths / sizeof *depths; i++) {
+        struct world w;
+        struct state s = {0};
+        struct bwi_pack_write pw;
+        bwi_description_init(&s.d);
+        state_plain(&s, "large", BW_U8, 60 * EXTENT);
+        state_plan(&s, EXTENT, MIB);
+        world_open(&w, 1 + i, MIB);
+        w.ctx.io_depth[BWI_TIER_LOCAL] = depths[i];
+        crowd_watch(w.ctx.tier[BWI_TIER_LOCAL], EXTENT);
+        write_start(&w, &pw, &s, 0);
+        world_run(&w);
+        check_written(&w, &pw, &s, 0);
+        assert_int_equal(crowd.most, depths[i] > 0 ? depths[i] : BWI_IO_DEPTH_USUAL);
+        bwi_pack_write_fini(&pw);
+        state_free(&s);
+        world_close(&w);
+    }
+}
+
 /* ---- memory ---- */
 
 static void a_state_above_the_budget_flows_through_it(void **state) {
@@ -625,6 +649,7 @@ static void system_calls_that_fail_never_leave_a_pack_that_was_not_announced(voi
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(as_many_writes_are_in_flight_as_the_tier_is_to_have),
         cmocka_unit_test(a_mixed_state_comes_back_byte_for_byte_whatever_the_order),
         cmocka_unit_test(a_mixed_state_comes_back_from_a_directory),
         cmocka_unit_test(a_plan_without_a_byte_makes_no_object),

@@ -179,6 +179,37 @@ static inline uint64_t world_upload_bytes(struct world *w, enum bwi_tier tier) {
     return used;
 }
 
+/* ---- writes in flight to a tier ---- */
+
+/* In front of a tier's store: how many writes of at least so many bytes were in flight at once. */
+static struct crowd {
+    struct bwi_store *store;
+    void (*submit)(struct bwi_store *s, struct bwi_store_op *op);
+    void (*done)(struct bwi_store_op *op);
+    size_t least_bytes;
+    unsigned now, most;
+} crowd;
+
+static inline void crowd_done(struct bwi_store_op *op) {
+    crowd.now--;
+    crowd.done(op);
+}
+
+static inline void crowd_submit(struct bwi_store *s, struct bwi_store_op *op) {
+    if (op->verb == BWI_STORE_WRITE && op->bytes >= crowd.least_bytes) {
+        crowd.done = op->done;
+        op->done = crowd_done;
+        crowd.now++;
+        crowd.most = crowd.now > crowd.most ? crowd.now : crowd.most;
+    }
+    crowd.submit(s, op);
+}
+
+static inline void crowd_watch(struct bwi_store *s, size_t least_bytes) {
+    crowd = (struct crowd){.store = s, .submit = s->submit, .least_bytes = least_bytes};
+    s->submit = crowd_submit;
+}
+
 /* ---- states ---- */
 
 #define STATE_TENSORS 96
