@@ -59,7 +59,7 @@ static void wrong_options_are_named(void **state) {
     OPEN_FAILS(o.struct_size = 17, BW_E_INVALID, "struct_size is 17");
     OPEN_FAILS(o.struct_size += 8, BW_E_INVALID, "struct_size");
     OPEN_FAILS(o.struct_size -= 3, BW_E_INVALID, "struct_size"); /* ends inside a member */
-    OPEN_FAILS(o.flags = 4, BW_E_INVALID, "flags");
+    OPEN_FAILS(o.flags = 8, BW_E_INVALID, "flags");
     OPEN_FAILS(o.run = NULL, BW_E_INVALID, "run is missing");
     OPEN_FAILS(o.run = "", BW_E_INVALID, "run");
     OPEN_FAILS(o.run = "a/b", BW_E_INVALID, "\"a/b\"");
