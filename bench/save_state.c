@@ -65,6 +65,7 @@ void run_open(struct run *r, const char *dir, const char *name, const struct sta
     o.local_url = r->local, o.remote_url = r->remote, o.flags = BW_ALLOW_SAME_DEVICE | BW_ALLOW_NODE_LOCAL;
     o.memory_budget_bytes = budget_bytes;
     o.capture = cow ? BW_CAPTURE_COW : BW_CAPTURE_COPY;
+    o.local_io_depth = 16; /* nothing else is written beside what is measured */
     o.retention.keep_last = 1;
     o.saves_in_flight_max = 1;
     must(bw_checkpointer_open(&o, &r->ck, &err), "open", &err);

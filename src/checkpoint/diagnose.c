@@ -210,8 +210,10 @@ void bwi_diagnose_tier(const struct bwi_diagnose_tier *t, struct bwi_findings *f
 
 void bwi_diagnose_depth(const struct bwi_tier_probe *p, struct bwi_findings *f) {
     const char *tier = bwi_tier_name(p->tier);
-    if (p->bytes_per_s == 0)
-        bwi_findings_add(f, 0, 0, tier, NULL, "depth", NULL, "%u writes of 4 MiB in flight: %s", p->depth, p->why);
+    const bool failed = p->task.error.status < 0;
+    if (p->bytes_per_s == 0 || failed)
+        bwi_findings_add(f, failed ? 1 : 0, 0, tier, NULL, "depth", NULL, "%u writes of 4 MiB in flight: %s", p->depth,
+                         failed ? p->task.error.message : p->why);
     else
         bwi_findings_add(f, 0, 0, tier, NULL, "depth", NULL,
                          "%u writes of 4 MiB in flight, %" PRIu64 " MB/s in a moment of writing: %s", p->depth,

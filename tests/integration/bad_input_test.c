@@ -484,13 +484,22 @@ static void a_program_of_another_size_struct_is_understood(void **state) {
     struct run r;
     struct bw_error err = BW_ERROR_INIT;
     struct bw_checkpointer *ck = NULL;
+    /* Compiled against headers that ended there. */
+    static const size_t sizes[] = {offsetof(struct bw_options, retention), offsetof(struct bw_options, local_io_depth)};
+    static const char *const launches[] = {"two", "three"};
     run_make(&r);
-    close_ok(r.ck);
-    struct bw_options o = options_of(&r.p, "two", 0, 1);
-    o.struct_size = (uint32_t)offsetof(struct bw_options, retention); /* compiled against a header without retention */
-    must_ok(bw_checkpointer_open(&o, &ck, &err), &err);
-    must_eq(resumed_of(ck).step, 1);
-    r.ck = ck;
+    for (size_t i = 0; i < 2; i++) {
+        struct bw_checkpointer_stats stats;
+        close_ok(r.ck);
+        struct bw_options o = options_of(&r.p, launches[i], 0, 1);
+        o.remote_io_depth = 7;
+        o.struct_size = (uint32_t)sizes[i];
+        must_ok(bw_checkpointer_open(&o, &ck, &err), &err);
+        must_eq(resumed_of(ck).step, 1);
+        bw_checkpointer_stats(ck, &stats);
+        must_eq(stats.remote_io_depth, 16); /* what lies behind its end is not looked at */
+        r.ck = ck;
+    }
     run_drop(&r);
 }
 

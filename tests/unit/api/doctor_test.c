@@ -126,6 +126,22 @@ static void without_tiers_the_machine_alone_is_examined(void **state) {
     bw_list_free(list);
 }
 
+/* Of the local tier, where it is a disk of this node; of nothing else. */
+static void expect_depth(struct bw_list *list) {
+    struct bw_finding f;
+    bool is_disk = true;
+    unsigned said = 0;
+    for (size_t i = 0; bw_list_finding(list, i, &f); i++) {
+        if (strcmp(f.tier, "local") == 0 && strcmp(f.object, "file system") == 0)
+            is_disk = strstr(f.message, "tmpfs") == NULL && strstr(f.message, "of this node alone") != NULL;
+        if (strcmp(f.object, "depth") != 0) continue;
+        said++;
+        assert_string_equal(f.tier, "local");
+        assert_non_null(strstr(f.message, " writes of 4 MiB in flight"));
+    }
+    assert_int_equal(said, is_disk);
+}
+
 static void empty_directories_are_examined_and_stay_empty(void **state) {
     (void)state;
     const char *remote = test_mkdir();
@@ -142,6 +158,7 @@ static void empty_directories_are_examined_and_stay_empty(void **state) {
     }
     expect(list, "", "same device", 1, "they fail together");
     assert_int_equal(damages(list), 0);
+    expect_depth(list);
     bw_list_free(list);
     assert_int_equal(entries(remote), 0);
     assert_int_equal(entries(local), 0);

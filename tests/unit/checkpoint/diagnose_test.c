@@ -26,6 +26,27 @@ static void expect(const struct bwi_findings *f, const char *check, uint32_t sev
     assert_int_equal(x->severity, severity);
 }
 
+/* ---- the depth of a tier ---- */
+
+static void the_depth_of_a_tier_is_told_with_what_was_measured(void **state) {
+    (void)state;
+    struct bwi_findings f = {0};
+    struct bwi_tier_probe p = {
+        .depth = 32, .bytes_per_s = 6100 * UINT64_C(1000000), .why = "measured: 32 in flight ..."};
+    bwi_diagnose_depth(&p, &f);
+    expect(&f, "depth", 0,
+           "32 writes of 4 MiB in flight, 6100 MB/s in a moment of writing: measured: 32 in flight ...");
+    bwi_findings_fini(&f);
+    p = (struct bwi_tier_probe){.depth = 16, .why = "usual: there is too little room to measure"};
+    bwi_diagnose_depth(&p, &f);
+    expect(&f, "depth", 0, "16 writes of 4 MiB in flight: usual: there is too little room to measure");
+    bwi_findings_fini(&f);
+    (void)bwi_error_set(&p.task.error, BW_E_IO, "delete prefix \"probe/\": I/O error");
+    bwi_diagnose_depth(&p, &f);
+    expect(&f, "depth", 1, "16 writes of 4 MiB in flight: delete prefix \"probe/\": I/O error");
+    bwi_findings_fini(&f);
+}
+
 /* ---- the machine ---- */
 
 static struct bwi_probe_machine good_machine(void) {
@@ -351,6 +372,7 @@ static void no_memory_is_remembered_in_the_list(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_depth_of_a_tier_is_told_with_what_was_measured),
         cmocka_unit_test(a_good_machine_gives_facts_only),
         cmocka_unit_test(what_a_handle_would_go_without_is_a_warning),
         cmocka_unit_test(low_limits_are_warnings),
