@@ -448,12 +448,23 @@ static enum bwi_step leave_rest(struct bwi_room *r) {
                                                                                              : end(r);
 }
 
+/* For the next save: deleting it would take time, and take it away from there. */
+static void leave_for_next(struct bwi_room *r) {
+    struct bwi_room_work *w = r->w;
+    if (!w->only_garbage || r->leave_bytes == 0 ||
+        !bwi_policy_evict_later(w->copies, w->count, r->leave_bytes, 0, w->space.op.free_bytes) ||
+        !bwi_policy_recycle(w->copies, w->count, r->busy, r->busy_count, r->leave_bytes))
+        return;
+    for (size_t i = 0; i < w->count; i++) w->copies[i].stays |= w->copies[i].evict;
+}
+
 static enum bwi_step decide(struct bwi_room *r) {
     struct bwi_room_work *w = r->w;
     if (w->space.op.error.status < 0) return fail(r, &w->space.op.error);
     const uint64_t need = w->only_garbage ? 0 : need_of(r);
     const uint64_t quota = w->only_garbage ? 0 : quota_of(r);
     if (may_leave(r)) return leave_rest(r);
+    leave_for_next(r);
     r->fits = bwi_policy_evict(w->copies, w->count, r->busy, r->busy_count, need, quota, free_space(r));
     bool any = false;
     for (size_t i = 0; i < w->count; i++) any = any || w->copies[i].evict;

@@ -58,8 +58,10 @@ struct bwi_room {
                       file systems as long as writing a third of it */
     uint64_t recycle_bytes; /* of what goes, so much may be kept by the store for the packs to be written over; then
                                what may wait and is written over does not. 0: none */
-    bool refused;           /* the disk has refused a write although it had space to show: a quota of the user, inodes,
-                               others who share it. What it shows now is believed only when nothing more may go */
+    uint64_t
+        leave_bytes; /* so much of what could be written over stays for the next save, if there is room in plenty */
+    bool refused;    /* the disk has refused a write although it had space to show: a quota of the user, inodes,
+                        others who share it. What it shows now is believed only when nothing more may go */
     /* out */
     bool fits; /* false: it does not, even after evicting all that may go (the task itself has not failed) */
     uint64_t evicted_bytes;

@@ -114,8 +114,10 @@ static uint64_t beside_packs(const struct bwi_plan *p) {
     return p->layout_bytes.len + p->content.extent_count * 64 + p->pack_count * UINT64_C(4096) + (UINT64_C(64) << 10);
 }
 
-static bool may_recycle(const struct bwi_save *v) {
-    return !(v->session->cfg.flags & BW_NO_RECYCLING) && ctx_of(v)->tier[BWI_TIER_LOCAL]->caps.recycles;
+/* Of packs that go, what this one could be written over. */
+static uint64_t recyclable(const struct bwi_save *v) {
+    const bool may = !(v->session->cfg.flags & BW_NO_RECYCLING) && ctx_of(v)->tier[BWI_TIER_LOCAL]->caps.recycles;
+    return may ? v->plan.stored_bytes : 0;
 }
 
 static void start_room(struct bwi_save *v) {
@@ -129,7 +131,7 @@ static void start_room(struct bwi_save *v) {
                                 .need_bytes = v->plan.stored_bytes + promised(v),
                                 .beside_bytes = beside_packs(&v->plan),
                                 .may_wait = true,
-                                .recycle_bytes = may_recycle(v) ? v->plan.stored_bytes : 0,
+                                .recycle_bytes = recyclable(v),
                                 .refused = s->local_refused,
                                 .quota_bytes = s->cfg.local_quota_bytes};
     v->room_seen = s->room_changes;
@@ -156,7 +158,8 @@ static enum bwi_step tidy(struct bwi_save *v) {
                                     .fan_out = s->fan_out,
                                     .head = s->head.found ? &s->head.entry : NULL,
                                     .busy = v->busy,
-                                    .busy_count = bwi_session_busy(s, v->busy, BWI_SAVES_MAX)};
+                                    .busy_count = bwi_session_busy(s, v->busy, BWI_SAVES_MAX),
+                                    .leave_bytes = s->cfg.local_quota_bytes ? 0 : recyclable(v)};
         bwi_room_start(&v->room, ctx_of(v)->loop, &v->task);
     }
     if (v->room.task.running) return BWI_STEP_WAIT;

@@ -130,7 +130,8 @@ void bwi_posix_abort(struct bwi_store_op *op);
 bool bwi_posix_keep(struct bwi_store_op *op);
 bool bwi_posix_is_spare(struct bwi_posix *p, const char *name);
 bool bwi_posix_has_spares(struct bwi_posix *p, const char *dir);
-uint64_t bwi_posix_spare_bytes(struct bwi_posix *p);
+/* Those that are there still: whoever shares the disk may have deleted some. */
+uint64_t bwi_posix_spare_bytes(struct bwi_store_op *op);
 /* What lies below a prefix is deleted by others. */
 void bwi_posix_forget_spares(struct bwi_posix *p, const char *prefix);
 /* Deletes as many as give back so many bytes. How many it were: 0: there was none. */

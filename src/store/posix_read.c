@@ -88,6 +88,6 @@ void bwi_posix_space(struct bwi_store_op *op) {
         bwi_store_errno(op, rc, "%s", op->store->url);
         return;
     }
-    op->free_bytes = space.free_bytes + bwi_min_u64(bwi_posix_spare_bytes(p), UINT64_MAX - space.free_bytes);
+    op->free_bytes = space.free_bytes + bwi_min_u64(bwi_posix_spare_bytes(op), UINT64_MAX - space.free_bytes);
     op->total_bytes = space.total_bytes;
 }

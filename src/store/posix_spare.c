@@ -117,15 +117,6 @@ bool bwi_posix_is_spare(struct bwi_posix *p, const char *name) {
     return is;
 }
 
-uint64_t bwi_posix_spare_bytes(struct bwi_posix *p) {
-    lock(&p->spares);
-    const uint64_t bytes = p->spares.bytes;
-    unlock(&p->spares);
-    return bytes;
-}
-
-/* --- giving them up ---- */
-
 /* Under the lock. */
 static struct bwi_posix_spare remove_at(struct bwi_posix_spares *s, size_t i) {
     const struct bwi_posix_spare gone = s->list[i];
@@ -133,6 +124,56 @@ static struct bwi_posix_spare remove_at(struct bwi_posix_spares *s, size_t i) {
     s->bytes -= gone.bytes;
     return gone;
 }
+
+/* A copy with its directory; false: there are no more. */
+static bool copy_at(struct bwi_posix_spares *s, size_t i, struct bwi_posix_spare *ret,
+                    char dir[BWI_STORE_KEY_MAX + 1]) {
+    lock(s);
+    const bool is = i < s->count;
+    if (is) {
+        *ret = s->list[i];
+        memcpy(dir, ret->dir, strlen(ret->dir) + 1);
+        ret->dir = dir;
+    }
+    unlock(s);
+    return is;
+}
+
+static bool is_there(struct bwi_store_op *op, const struct bwi_posix_spare *one) {
+    struct bwi_os *os = bwi_posix_of(op)->os;
+    struct bwi_os_stat st;
+    const int fd = bwi_posix_open_dir(op, one->dir, strlen(one->dir), false);
+    bw_error_clear(&op->error);
+    if (fd < 0) return false;
+    const int rc = os->stat_at(os, fd, one->tmp, &st);
+    os->close(os, fd);
+    return rc == 0;
+}
+
+static void forget(struct bwi_posix_spares *s, const char *tmp) {
+    lock(s);
+    for (size_t i = s->count; i-- > 0;)
+        if (strcmp(s->list[i].tmp, tmp) == 0) bwi_free(remove_at(s, i).dir);
+    unlock(s);
+}
+
+uint64_t bwi_posix_spare_bytes(struct bwi_store_op *op) {
+    struct bwi_posix_spares *s = &bwi_posix_of(op)->spares;
+    char dir[BWI_STORE_KEY_MAX + 1];
+    struct bwi_posix_spare one;
+    uint64_t bytes = 0;
+    for (size_t i = 0; copy_at(s, i, &one, dir);) {
+        if (is_there(op, &one)) {
+            bytes += one.bytes;
+            i++;
+        } else {
+            forget(s, one.tmp);
+        }
+    }
+    return bytes;
+}
+
+/* --- giving them up ---- */
 
 void bwi_posix_forget_spares(struct bwi_posix *p, const char *prefix) {
     struct bwi_posix_spares *s = &p->spares;

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #define STATE (2 * MIB)
@@ -455,6 +456,48 @@ static void the_local_tier_stays_within_its_quota(void **state) {
     place_drop(&p);
 }
 
+static bool is_recycling_here(const struct place *p) {
+    struct statfs fs;
+    must(statfs(p->root, &fs) == 0);
+    return fs.f_type == 0xef53 || fs.f_type == 0x58465342 || fs.f_type == 0x01021994;
+}
+
+static uint64_t save_recycling(struct bw_checkpointer *ck, uint64_t step) {
+    struct bw_save_stats stats;
+    void *m = malloc(STATE);
+    must(m != NULL);
+    struct bw_save *v = begin_filled(ck, step, m, STATE);
+    wait_for(v, BW_COMMITTED);
+    bw_save_stats(v, &stats);
+    finish(v);
+    free(m);
+    return stats.recycled_bytes;
+}
+
+/* What evictions give is written over from the first one on, if nothing forbids it, with room in plenty as well. */
+static void saves_are_written_over_what_leaves_the_local_tier(void **state) {
+    (void)state;
+    for (unsigned way = 0; way < 3; way++) {
+        struct place p;
+        place_make(&p);
+        struct bw_options o = options_of(&p, "one", 0, 1);
+        if (way == 0) o.retention.keep_last = 1, o.saves_in_flight_max = 1;
+        if (way > 0) o.local_quota_bytes = 5 * STATE / 2;
+        if (way == 2) o.flags |= BW_NO_RECYCLING;
+        struct bw_checkpointer *ck = open_with(&o);
+        unsigned whole = 0;
+        for (uint64_t step = 1; step <= 8; step++) {
+            const uint64_t recycled = save_recycling(ck, step);
+            must(recycled == 0 || (step > 2 && way < 2 && is_recycling_here(&p)));
+            whole += recycled >= STATE;
+        }
+        must(way == 2 || !is_recycling_here(&p) || whole >= 3); /* the first ones meet nothing that may go */
+        close_ok(ck);
+        for (uint64_t step = way == 0 ? 7 : 1; step <= 8; step++) check_bytes(&p, step, STATE, step);
+        place_drop(&p);
+    }
+}
+
 /* With a drain that is slower than the saves, a save waits for room that a commit makes. */
 static void a_save_waits_for_room_that_a_commit_makes(void **state) {
     (void)state;
@@ -683,6 +726,7 @@ int main(void) {
         cmocka_unit_test(events_that_nobody_takes_are_counted),
         cmocka_unit_test(a_failure_in_the_background_is_reported_by_close),
         cmocka_unit_test(the_local_tier_stays_within_its_quota),
+        cmocka_unit_test(saves_are_written_over_what_leaves_the_local_tier),
         cmocka_unit_test(a_save_waits_for_room_that_a_commit_makes),
         cmocka_unit_test(a_save_that_waits_for_room_leaves_memory_to_the_drain),
         cmocka_unit_test(retention_keeps_what_its_rules_say),

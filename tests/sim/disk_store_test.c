@@ -166,6 +166,74 @@ static void what_is_done_survives_a_crash_at_any_change_and_nothing_is_ever_torn
         for (uint64_t seed = 1; seed <= 6; seed++) play(NULL, stop, test_seed(3) * 100000 + stop * 10 + seed);
 }
 
+/* --- what is written over ---- */
+
+#define GENERATIONS 4u
+
+/* Each generation has another size, from two to four blocks of the store, and another letter. */
+static struct bwi_span generation(unsigned n) {
+    static char text[20000];
+    const size_t bytes = 9000 + n * 2100 % 5000;
+    memset(text, 'a' + (int)n, bytes);
+    return bwi_span(text, bytes);
+}
+
+/* Each one is written over the one before, which is deleted. */
+static void write_over(struct bench *b, enum fate fate[], unsigned *ret_recycled) {
+    for (unsigned i = 0; i < GENERATIONS && !disk_process_is_dead(b->p); i++) {
+        char key[64];
+        snprintf(key, sizeof key, "run/%u/", i - 1);
+        const struct bwi_store_op gone =
+            st_run(&b->rig, b->s, (struct bwi_store_op){.verb = BWI_STORE_DELETE_PREFIX, .key = key, .keep_bytes = 1});
+        if (i > 0) fate[i - 1] = gone.error.status == 0 ? GONE : UNKNOWN;
+        snprintf(key, sizeof key, "run/%u/k", i);
+        const struct bwi_store_op begun = st_begin(&b->rig, b->s, key, generation(i).len);
+        if (begun.error.status != 0) continue;
+        *ret_recycled += begun.recycled_bytes > 0;
+        (void)st_write(&b->rig, b->s, begun.upload, 0, generation(i).ptr, generation(i).len);
+        if (st_finish(&b->rig, b->s, begun.upload).error.status == 0) fate[i] = DONE;
+    }
+}
+
+static void check_generations(struct bench *b, const enum fate fate[]) {
+    for (unsigned i = 0; i < GENERATIONS; i++) {
+        char key[64];
+        snprintf(key, sizeof key, "run/%u/k", i);
+        struct bwi_store_op op = st_get(&b->rig, b->s, key, 1 << 20);
+        const bool there = op.error.status == 0;
+        if (there) {
+            assert_int_equal(op.body.len, generation(i).len);
+            assert_memory_equal(op.body.ptr, generation(i).ptr, op.body.len);
+        }
+        if (fate[i] == DONE) assert_true(there);
+        if (fate[i] == GONE) assert_false(there);
+        bwi_buf_fini(&op.body);
+    }
+}
+
+static void after_a_crash_no_name_old_or_new_has_the_bytes_of_another(void **state) {
+    (void)state;
+    unsigned recycled = 0;
+    for (uint64_t stop = 1; stop < 110; stop++) {
+        for (uint64_t seed = 1; seed <= 20; seed++) {
+            struct bench b = {0};
+            enum fate fate[GENERATIONS] = {UNKNOWN};
+            bwi_env_virtual_init(&b.env, seed);
+            b.d = disk_new(&b.env.env, NULL);
+            reopen(&b);
+            disk_stop_at(b.p, stop, kill_it, b.p);
+            write_over(&b, fate, &recycled);
+            disk_crash(b.d, test_seed(3) * 100000 + stop * 100 + seed);
+            leave(&b);
+            reopen(&b);
+            check_generations(&b, fate);
+            leave(&b);
+            disk_free(b.d);
+        }
+    }
+    assert_true(recycled > 1000);
+}
+
 static void an_object_that_another_process_named_and_never_synced_is_safe_when_it_is_met(void **state) {
     (void)state;
     for (uint64_t stop = 1; stop < 12; stop++) {
@@ -235,6 +303,7 @@ static void after_a_sync_that_failed_only_what_is_made_anew_is_called_done(void 
 int main(void) {
     const struct CMUnitTest more[] = {
         cmocka_unit_test(what_is_done_survives_a_crash_at_any_change_and_nothing_is_ever_torn),
+        cmocka_unit_test(after_a_crash_no_name_old_or_new_has_the_bytes_of_another),
         cmocka_unit_test(after_a_sync_that_failed_only_what_is_made_anew_is_called_done),
         cmocka_unit_test(an_object_that_another_process_named_and_never_synced_is_safe_when_it_is_met),
     };

@@ -164,6 +164,7 @@ static const struct named_row {
     {"decide; and whoever believes an entry", KIND_ENTRY, CLASS_DIRECTORY, REMOTE, SYNC, ALL},
     {"open 8", KIND_ENTRY, CLASS_DIRECTORY, REMOTE, MKDIR, RANK_0},
     {"save 4 and 5, drain 5 and 7", KIND_GROUP, CLASS_TEMPORARY, BOTH, PUT | VERB(RESERVE), RANKS | DRAIN},
+    {"room 5 and save 4: written over", KIND_GROUP, CLASS_TEMPORARY, LOCAL, VERB(RENAME), RANKS},
     {"save 4 and 5, drain 5 and 7", KIND_GROUP, CLASS_DIRECTORY, BOTH, SYNC | MKDIR, RANKS | DRAIN},
     {"save 4, drain 5", KIND_PACK, CLASS_OBJECT, BOTH, LINK, RANKS | DRAIN},
     {"save 5, drain 7", KIND_CONTENT, CLASS_OBJECT, BOTH, LINK, RANKS | DRAIN},

@@ -179,6 +179,24 @@ static void deleting_waits_where_there_is_room_in_plenty(void **state) {
     assert_true(later(c, 2, 10, 30, UINT64_MAX));
 }
 
+static void as_much_of_what_is_dead_as_can_be_written_over_does_not_wait(void **state) {
+    (void)state;
+    struct bwi_local_copy c[] = {copy(1, BWI_FATE_LIVE, 10), copy(2, BWI_FATE_DEAD, 10), copy(3, BWI_FATE_DEAD, 10),
+                                 copy(4, BWI_FATE_DEAD, 10), copy(5, BWI_FATE_LIVE, 10)};
+    refer(&c[0], 2);
+    assert_true(bwi_policy_recycle(c, 5, NULL, 0, 10));
+    assert_true(c[2].evict); /* the oldest that nothing needs */
+    assert_false(c[0].evict || c[1].evict || c[3].evict || c[4].evict);
+    assert_true(bwi_policy_recycle(c, 5, NULL, 0, 11));
+    assert_true(c[2].evict && c[3].evict);
+    assert_true(bwi_policy_recycle(c, 5, NULL, 0, 100));
+    assert_false(c[0].evict || c[1].evict || c[4].evict); /* what is of use goes only for want of room */
+    assert_false(bwi_policy_recycle(c, 5, NULL, 0, 0));
+    assert_false(c[2].evict || c[3].evict);
+    assert_true(bwi_policy_recycle(c, 5, &c[2].id, 1, 100));
+    assert_false(c[2].evict);
+}
+
 static void what_somebody_works_on_stays(void **state) {
     (void)state;
     struct bwi_local_copy c[] = {copy(1, BWI_FATE_DEAD, 10), copy(2, BWI_FATE_LIVE, 10), copy(3, BWI_FATE_LIVE, 10)};
@@ -319,6 +337,7 @@ int main(void) {
         cmocka_unit_test(sums_that_overflow_do_not_make_room),
         cmocka_unit_test(other_groups_go_last_and_count_against_no_quota),
         cmocka_unit_test(deleting_waits_where_there_is_room_in_plenty),
+        cmocka_unit_test(as_much_of_what_is_dead_as_can_be_written_over_does_not_wait),
         cmocka_unit_test(what_somebody_works_on_stays),
         cmocka_unit_test(it_agrees_with_a_plain_reference),
     };

@@ -133,6 +133,8 @@ static void what_fails_has_not_happened(void **state) {
     assert_int_equal(os->link(os, dir, "f", "g"), -EIO);
     assert_int_equal(os->rename_new(os, dir, "f", "g"), -EIO);
     assert_int_equal(os->rename_over(os, dir, "f", "g"), -EIO);
+    assert_int_equal(os->move_new(os, dir, "f", dir, "g"), -EIO);
+    assert_int_equal(os->open_alone(os, dir, "f"), -EIO);
     assert_int_equal(os->mkdir(os, dir, "g"), -EIO);
     assert_int_equal(os->unlink(os, dir, "f"), -EIO);
     assert_int_equal(os->truncate(os, fd, 100), -EIO);

@@ -9,10 +9,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -326,6 +328,75 @@ static void renaming_to_a_new_name_never_replaces(void **state) {
     assert_int_equal(os->rename_new(os, dir, "missing", "d"), -ENOENT);
 }
 
+static void moving_to_another_directory_never_replaces(void **state) {
+    (void)state;
+    assert_int_equal(os->mkdir(os, dir, "d"), 0);
+    const int to = os->open_dir(os, dir, "d");
+    (void)os->close(os, new_file("a", "a"));
+    (void)os->close(os, new_file("d/b", "bb"));
+    const int rc = os->move_new(os, dir, "a", to, "b");
+    if (rc != -EOPNOTSUPP) {
+        assert_int_equal(rc, -EEXIST);
+        assert_int_equal(os->move_new(os, dir, "a", to, "c"), 0);
+        assert_false(is_there("a"));
+        assert_true(is_there("d/c"));
+        assert_int_equal(os->move_new(os, dir, "missing", to, "e"), -ENOENT);
+    }
+    (void)os->close(os, to);
+}
+
+/* Whether it may be written over; whoever else has it open prevents that. */
+static int alone(void) {
+    const int fd = os->open_alone(os, dir, "f");
+    if (fd < 0) return fd;
+    assert_int_equal(os->pwrite(os, fd, "new", 3, 0), 3);
+    assert_int_equal(os->close(os, fd), 0);
+    return 0;
+}
+
+static void a_file_is_alone_only_where_nobody_else_has_it(void **state) {
+    (void)state;
+    (void)os->close(os, new_file("f", "old"));
+    if (alone() == -EOPNOTSUPP) skip();
+    assert_int_equal(alone(), 0);
+    const int reader = os->open_read(os, dir, "f");
+    assert_int_equal(alone(), -EBUSY);
+    void *map = mmap(NULL, 3, PROT_READ, MAP_PRIVATE, reader, 0);
+    (void)os->close(os, reader);
+    assert_int_equal(alone(), -EBUSY);
+    assert_int_equal(munmap(map, 3), 0);
+    assert_int_equal(alone(), 0);
+    assert_int_equal(os->link(os, dir, "f", "g"), 0);
+    assert_int_equal(alone(), -EBUSY);
+    assert_int_equal(os->unlink(os, dir, "g"), 0);
+    assert_int_equal(fchmodat(dir, "f", 0640, 0), 0);
+    assert_int_equal(alone(), -EBUSY);
+    assert_int_equal(fchmodat(dir, "f", 0600, 0), 0);
+    assert_int_equal(alone(), 0);
+    assert_int_equal(os->open_alone(os, dir, "missing"), -ENOENT);
+    assert_int_equal(os->open_alone(os, dir, "."), -EINVAL);
+}
+
+/* Who opens it while it is asked for waits for the answer; the signal that the kernel sends must not end this process.
+ */
+static void asking_whether_a_file_is_alone_survives_who_opens_it_meanwhile(void **state) {
+    (void)state;
+    (void)os->close(os, new_file("f", "old"));
+    const pid_t child = fork();
+    if (child == 0) {
+        for (;;) {
+            const int fd = openat(dir, "f", O_RDONLY | O_CLOEXEC);
+            if (fd >= 0) (void)close(fd);
+        }
+    }
+    for (unsigned i = 0; i < 4000; i++) {
+        const int rc = alone();
+        assert_true(rc == 0 || rc == -EBUSY || rc == -EOPNOTSUPP || rc == -EWOULDBLOCK);
+    }
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+}
+
 static void renaming_over_replaces(void **state) {
     (void)state;
     (void)os->close(os, new_file("a", "a"));
@@ -511,6 +582,9 @@ int main(void) {
         CASE(reserving_more_than_there_is_fails),
         CASE(a_link_never_replaces),
         CASE(renaming_to_a_new_name_never_replaces),
+        CASE(moving_to_another_directory_never_replaces),
+        CASE(a_file_is_alone_only_where_nobody_else_has_it),
+        CASE(asking_whether_a_file_is_alone_survives_who_opens_it_meanwhile),
         CASE(renaming_over_replaces),
         CASE(files_and_directories_are_removed_each_by_its_own_call),
         CASE(space_is_told),
