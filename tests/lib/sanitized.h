@@ -13,6 +13,12 @@
 #ifndef SANITIZED
 #define SANITIZED 0
 #endif
+/* Threads that the thread sanitizer has for itself. */
+#if defined(__SANITIZE_THREAD__)
+#define SANITIZER_THREADS 1u
+#else
+#define SANITIZER_THREADS 0u
+#endif
 #define FULL_OR(full, less) (SANITIZED ? (less) : (full))
 
 #endif

@@ -2,6 +2,7 @@
 /* What a probe of a tier chooses, on devices that are made up in virtual time; and that it leaves nothing behind, on
  * real directories, whatever fails. */
 #include "checkpoint/tier_probe.h"
+#include "sanitized.h"
 #include "transfer_fixture.h"
 #include <dirent.h>
 #include <errno.h>
@@ -124,7 +125,7 @@ static void a_disk_that_any_depth_keeps_busy_keeps_the_usual_one(void **state) {
 /* Answers that come early or late by as much as a dozen writes take. */
 static void noise_does_not_change_the_depth(void **state) {
     (void)state;
-    for (uint64_t seed = 1; seed <= 100; seed++) {
+    for (uint64_t seed = 1; seed <= FULL_OR(100, 20); seed++) {
         struct world w;
         struct bwi_tier_probe p;
         disk_open(&w, seed, 10 * GB, BWI_NS_PER_MS / 100);
@@ -217,7 +218,7 @@ static void only_a_disk_of_this_node_is_measured(void **state) {
 
 static void stopped_at_any_moment_it_gives_all_back_and_changes_nothing(void **state) {
     (void)state;
-    for (uint64_t turns = 0, all = 1; turns <= all; turns += turns < 40 ? 1 : 5) {
+    for (uint64_t turns = 0, all = 1; turns <= all; turns += turns < 40 ? 1 : FULL_OR(5, 23)) {
         struct world w;
         struct bwi_tier_probe p;
         disk_open(&w, 1 + turns, 20 * GB, 5 * BWI_NS_PER_MS);
@@ -229,7 +230,7 @@ static void stopped_at_any_moment_it_gives_all_back_and_changes_nothing(void **s
         world_run(&w);
         if (ended) assert_true(turns > 100); /* there was much to stop */
         if (!ended) {
-            all = turns + 5;
+            all = turns + 23;
             assert_int_equal(p.bytes, before);
             assert_true(p.depth == BWI_IO_DEPTH_USUAL || p.pass == BWI_TIER_PROBE_PASSES); /* it had ended */
         }

@@ -4,6 +4,7 @@
 #include "base/vec.h"
 #include "io/engine.h"
 #include "os/thread.h"
+#include "sanitized.h"
 #include "test.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -562,7 +563,9 @@ static void lacks_of(struct bwi_io_options o, size_t locked_bytes, unsigned proc
     const pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
-        const struct rlimit locked = {locked_bytes, locked_bytes}, counted = {processes, processes};
+        const struct rlimit locked = {locked_bytes, locked_bytes};
+        const rlim_t most = processes + SANITIZER_THREADS;
+        const struct rlimit counted = {most, most};
         static _Alignas(4096) uint8_t memory[1 << 18];
         struct bwi_io *io = NULL;
         bool ok = setrlimit(RLIMIT_MEMLOCK, &locked) == 0 && setrlimit(RLIMIT_NPROC, &counted) == 0;

@@ -3,6 +3,7 @@
  * lowered. */
 #include "os/os.h"
 #include "os/probe.h"
+#include "sanitized.h"
 #include "test.h"
 #include <dirent.h>
 #include <errno.h>
@@ -134,7 +135,7 @@ static void as_nobody(void) {
 /* Under a user whom nobody else has: its processes are counted. */
 static void with_little_memory_and_few_threads(void) {
     struct bwi_probe_machine m;
-    const struct rlimit locked = {65536, 65536}, processes = {9, 9};
+    const struct rlimit locked = {65536, 65536}, processes = {9 + SANITIZER_THREADS, 9 + SANITIZER_THREADS};
     const uid_t user = 60000 + (uid_t)getpid() % 5000;
     if (setrlimit(RLIMIT_MEMLOCK, &locked) != 0 || setrlimit(RLIMIT_NPROC, &processes) != 0) _exit(1);
     if (setgid(65534) != 0 || setuid(user) != 0) _exit(2);
