@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Launches, saves, failures and resumes of whole jobs, in memory and virtual time. */
+#include "checkpoint/session_private.h"
 #include "cluster_job.h"
 
 static void one_rank_saves_and_a_restart_resumes_from_it(void **unused) {
@@ -26,6 +27,39 @@ static void several_ranks_commit_together_and_resume_alike(void **unused) {
     open_all(&c, 10, &(struct launch){.launch = "b", .world = 5});
     for (unsigned r = 10; r < 15; r++) check_resumed(&c, r, 5);
     cluster_fini(&c);
+}
+
+/* By a save that begins, or by the end: nothing is written any more, and nobody waits. */
+static void the_measuring_of_a_tier_is_stopped_by_what_matters_more(void **unused) {
+    (void)unused;
+    for (unsigned by_save = 0; by_save < 2; by_save++) {
+        struct cluster c;
+        struct bwi_save *v = NULL;
+        struct bw_error err = BW_ERROR_INIT;
+        cluster_init(&c, 60 + by_save);
+        open_all(&c, 0, &(struct launch){.launch = "a", .world = 1});
+        struct bwi_session *s = c.ranks[0].session;
+        bwi_session_start_probe(s);
+        assert_false(bwi_session_probes(s)); /* it was not asked for */
+        s->cfg.probe = true;
+        bwi_session_start_probe(s);
+        assert_false(bwi_session_probes(s)); /* what lies in memory is no disk */
+        s->ctx->tier[BWI_TIER_LOCAL]->caps.node_local = s->ctx->tier[BWI_TIER_LOCAL]->caps.past_cache = true;
+        bwi_session_start_probe(s);
+        assert_true(bwi_session_probes(s));
+        assert_string_equal(s->stats.local_io_why, "usual: not measured yet");
+        if (by_save)
+            assert_ok(bwi_session_begin(s, 1, &v, &err), &err);
+        else
+            bwi_session_close(s);
+        (void)cluster_run(&c, never, NULL, 1000);
+        assert_false(bwi_session_probes(s));
+        assert_int_equal(s->probe->bytes, 0);
+        assert_int_equal(s->stats.local_io_depth, BWI_IO_DEPTH_USUAL);
+        assert_string_equal(s->stats.local_io_why, "usual: it was stopped, mostly by a save, before it was measured");
+        if (v) bwi_session_release(v);
+        cluster_fini(&c);
+    }
 }
 
 /* In either order of describing and ending; where memory is to be protected a worker plans. */
@@ -606,6 +640,7 @@ static void random_failures_never_make_a_false_commit(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_measuring_of_a_tier_is_stopped_by_what_matters_more),
         cmocka_unit_test(one_rank_saves_and_a_restart_resumes_from_it),
         cmocka_unit_test(several_ranks_commit_together_and_resume_alike),
         cmocka_unit_test(a_state_that_stays_is_planned_once_and_only_one_save_has_that_plan),
