@@ -20,7 +20,7 @@ FILE_LINES_MAX = 900
 LINE_BYTES_MAX = 120
 HEADER_COMMENT_SHARE = 0.60
 
-C_PLACES = ["src", "include", "tests", "examples", "fuzz", "bench"]
+C_PLACES = ["src", "include", "python", "tests", "examples", "fuzz", "bench"]
 SCRIPT_PLACES = C_PLACES + ["tools", "dev", ".ci/run"]
 TEXT_PLACES = SCRIPT_PLACES + [
     "doc",

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes everything that lists status codes from the one table, tools/status.json.
 
-    tools/gen_status.py          writes include/breakwater/status.h, src/base/status_table.inc and doc/status.md
+    tools/gen_status.py          writes include/breakwater/status.h, src/base/status_table.inc, doc/status.md and
+                                 python/breakwater/errors.py
     tools/gen_status.py --check  writes nothing; fails and names each file that is out of date
     tools/gen_status.py --man    prints the section STATUS of the manual page to standard output
 
@@ -27,6 +28,36 @@ CLASSES = {
     "conflict": "somebody else decided first",
     "transient": "not now; waiting or asking again is right",
     "internal": "a defect of Breakwater",
+}
+# The exception of each code in Python, and the built-in one that it is as well.
+EXCEPTIONS = {
+    "E_INVALID": ("InvalidError", "ValueError"),
+    "E_STATE": ("StateError", None),
+    "E_NOMEM": ("NoMemoryError", "MemoryError"),
+    "E_IO": ("StorageError", "OSError"),
+    "E_NOSPACE": ("NoSpaceError", "OSError"),
+    "E_ACCESS": ("AccessError", "PermissionError"),
+    "E_NOTFOUND": ("NotFoundError", "LookupError"),
+    "E_EXISTS": ("ExistsError", "FileExistsError"),
+    "E_CORRUPT": ("CorruptError", None),
+    "E_FORMAT": ("FormatError", None),
+    "E_VERSION": ("VersionError", None),
+    "E_TIMEOUT": ("DeadlineError", "TimeoutError"),
+    "E_UNKNOWN": ("UnknownOutcomeError", None),
+    "E_SUPERSEDED": ("SupersededError", None),
+    "E_LAUNCH_LOST": ("LaunchLostError", None),
+    "E_NOT_MEMBER": ("NotMemberError", None),
+    "E_ABORTED": ("AbortedError", None),
+    "E_SKIPPED": ("SkippedError", None),
+    "E_BUSY": ("BusyError", None),
+    "E_COVERAGE": ("CoverageError", "ValueError"),
+    "E_MISMATCH": ("MismatchError", "ValueError"),
+    "E_LIMIT": ("LimitError", None),
+    "E_UNSUPPORTED": ("UnsupportedError", None),
+    "E_FOREIGN": ("ForeignError", None),
+    "E_REFUSED": ("RefusedError", None),
+    "E_CANCELLED": ("CancelledError", None),
+    "E_INTERNAL": ("InternalError", None),
 }
 EXIT_CODES = {
     0: "success",
@@ -56,6 +87,8 @@ def load():
             sys.exit(f"status.json: entry {at}: unknown class {code['class']!r} or exit code {code['exit']}")
         if re.search(r"[^\x20-\x7e]|\*/", "".join(str(v) for v in code.values())):
             sys.exit(f"status.json: entry {at}: only printable ASCII without the end of a C comment")
+        if code["n"] and code["name"] not in EXCEPTIONS:
+            sys.exit(f"status.json: entry {at}: {code['name']} has no exception: see EXCEPTIONS")
         names.add(code["name"])
     return codes
 
@@ -123,6 +156,49 @@ def manual(codes):
             out += [f"Try again: {roff(c['retry'])}.", f"Exit code: {c['exit']}."]
     return "\n".join(out) + "\n"
 
+
+def exceptions(codes):
+    out = [PYTHON_TOP.rstrip("\n")]
+    for c in codes[1:]:
+        name, builtin = EXCEPTIONS[c["name"]]
+        doc = textwrap.wrap(f"{c['text'][0].upper()}{c['text'][1:]}. {c['doc']}", 110)
+        out += ["", "", f"class {name}(Error{', ' + builtin if builtin else ''}):"]
+        out += [f'    """{doc[0]}'] + [f"    {line}" for line in doc[1:]]
+        out += ["", f"    Try again: {c['retry']}.", '    """', "", f"    status = {-c['n']}"]
+    out += ["", "", "_BY_STATUS = {", "    error.status: error", "    for error in ("]
+    out += [f"        {EXCEPTIONS[c['name']][0]}," for c in codes[1:]]
+    out += ["    )", "}", "", PYTHON_END.rstrip("\n")]
+    return "\n".join(out) + "\n"
+
+
+PYTHON_TOP = '''\
+# SPDX-License-Identifier: Apache-2.0
+# Made by tools/gen_status.py from tools/status.json. Do not edit.
+"""The exceptions: one for each status of the library, all of them Error."""
+
+
+class Error(Exception):
+    """Something that the library says has failed.
+
+    Its text names the object, what was expected and what was found. Where a built-in exception says what kind of
+    failure it is, it is one of these as well: a deadline is a TimeoutError, a full disk an OSError.
+    """
+
+    status = 0  #: the library's number
+    stage = 0  #: part of a flow, a number of enum bw_stage
+    os_errno = 0  #: of the system call that failed, or 0
+    http_status = 0  #: of an object store's answer, or 0
+'''
+
+PYTHON_END = """\
+def make(status, message, stage=0, os_errno=0, http_status=0):
+    \"\"\"The exception of a status, not raised. A number that this version does not know is an InternalError.\"\"\"
+    error = _BY_STATUS.get(status, InternalError)(message)
+    error.status, error.stage, error.os_errno, error.http_status = status, stage, os_errno, http_status
+    if os_errno and isinstance(error, OSError):
+        error.errno = os_errno
+    return error
+"""
 
 HEADER_TOP = """\
 /* SPDX-License-Identifier: Apache-2.0 */
@@ -215,6 +291,7 @@ def main():
         "include/breakwater/status.h": header(codes),
         "src/base/status_table.inc": table(codes),
         "doc/status.md": markdown(codes),
+        "python/breakwater/errors.py": exceptions(codes),
     }
     stale = 0
     for name, text in made.items():

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "core.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* Classes that are made in Python have no module of this kind: one of their bases has. */
+struct core *core_of(PyTypeObject *type) {
+    PyObject *module = NULL;
+    for (PyTypeObject *t = type; t != NULL && module == NULL; t = PyType_GetSlot(t, Py_tp_base)) {
+        module = PyType_GetModule(t);
+        if (module == NULL) PyErr_Clear();
+    }
+    return module == NULL ? NULL : PyModule_GetState(module);
+}
+
+void *core_alloc(PyTypeObject *type) {
+    const allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    return alloc(type, 0);
+}
+
+void core_free(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    const freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(self);
+    Py_DECREF(type);
+}
+
+/* ---- errors and arguments ---- */
+
+void *core_raise(const struct core *core, const struct bw_error *err) {
+    PyObject *e = PyObject_CallFunction(core->make_error, "isiii", (int)err->status, err->message, (int)err->stage,
+                                        (int)err->os_errno, (int)err->http_status);
+    if (e == NULL) return NULL;
+    PyErr_SetObject((PyObject *)Py_TYPE(e), e);
+    Py_DECREF(e);
+    return NULL;
+}
+
+bool core_timeout(PyObject *seconds, uint64_t *ret_ms) {
+    *ret_ms = UINT64_MAX;
+    if (seconds == NULL || seconds == Py_None) return true;
+    const double s = PyFloat_AsDouble(seconds);
+    if (s == -1 && PyErr_Occurred() != NULL) return false;
+    if (isnan(s) || s < 0) {
+        (void)PyErr_Format(PyExc_ValueError, "timeout_s: expected None or a number that is not negative, found %R",
+                           seconds);
+        return false;
+    }
+    if (s < 1e15) *ret_ms = (uint64_t)ceil(s * 1e3);
+    return true;
+}
+
+bool core_set(PyObject *dict, const char *key, PyObject *value) {
+    if (value == NULL) return false;
+    const int rc = PyDict_SetItemString(dict, key, value);
+    Py_DECREF(value);
+    return rc == 0;
+}
+
+/* ---- handles ---- */
+
+struct handle *core_handle(void *ptr) {
+    struct handle *h = calloc(1, sizeof *h);
+    if (h == NULL)
+        (void)PyErr_NoMemory();
+    else
+        h->ptr = ptr;
+    return h;
+}
+
+void *core_enter(struct handle *h, const char *what) {
+    if (h->ptr == NULL)
+        (void)PyErr_Format(PyExc_ValueError, "this %s is closed", what);
+    else
+        (void)atomic_fetch_add(&h->users, 1);
+    return h->ptr;
+}
+
+void core_leave(struct handle *h) {
+    if (h != NULL) (void)atomic_fetch_sub(&h->users, 1);
+}
+
+void *core_take(struct handle *h, bool patient) {
+    const struct timespec moment = {.tv_nsec = 1000000};
+    void *p = h->ptr;
+    h->ptr = NULL;
+    while (p != NULL && atomic_load(&h->users) > 0) {
+        Py_BEGIN_ALLOW_THREADS(void)
+        nanosleep(&moment, NULL);
+        Py_END_ALLOW_THREADS
+        if (!patient && PyErr_CheckSignals() < 0) return NULL;
+    }
+    return p;
+}
+
+void *core_drop(struct handle *h) {
+    if (h == NULL || atomic_load(&h->users) > 0) return NULL;
+    void *p = h->ptr;
+    free(h);
+    return p;
+}
+
+/* ---- the module ---- */
+
+static int add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **ret) {
+    *ret = (PyTypeObject *)PyType_FromModuleAndSpec(module, spec, NULL);
+    return *ret == NULL ? -1 : PyModule_AddType(module, *ret);
+}
+
+static int fill(PyObject *module) {
+    struct core *core = PyModule_GetState(module);
+    PyObject *errors = PyImport_ImportModule("breakwater.errors");
+    if (errors == NULL) return -1;
+    core->make_error = PyObject_GetAttrString(errors, "make");
+    Py_DECREF(errors);
+    if (core->make_error == NULL) return -1;
+    if (add_type(module, &tensor_spec, &core->tensor) < 0 || add_type(module, &save_spec, &core->save) < 0) return -1;
+    if (add_type(module, &reader_spec, &core->reader) < 0) return -1;
+    if (add_type(module, &checkpointer_spec, &core->checkpointer) < 0) return -1;
+    return PyModule_AddStringConstant(module, "library_version", bw_version());
+}
+
+static int traverse(PyObject *module, visitproc visit, void *arg) {
+    struct core *core = PyModule_GetState(module);
+    Py_VISIT(core->make_error);
+    Py_VISIT(core->tensor);
+    Py_VISIT(core->checkpointer);
+    Py_VISIT(core->save);
+    Py_VISIT(core->reader);
+    return 0;
+}
+
+static int clear(PyObject *module) {
+    struct core *core = PyModule_GetState(module);
+    Py_CLEAR(core->make_error);
+    Py_CLEAR(core->tensor);
+    Py_CLEAR(core->checkpointer);
+    Py_CLEAR(core->save);
+    Py_CLEAR(core->reader);
+    return 0;
+}
+
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, fill}, {0, NULL}};
+
+struct PyModuleDef core_def = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "breakwater._core",
+    .m_doc = "The C library. Use what the package breakwater offers.",
+    .m_size = sizeof(struct core),
+    .m_methods = catalog_methods,
+    .m_slots = slots,
+    .m_traverse = traverse,
+    .m_clear = clear,
+};
+
+PyMODINIT_FUNC PyInit__core(void);
+PyMODINIT_FUNC PyInit__core(void) {
+    return PyModuleDef_Init(&core_def);
+}
