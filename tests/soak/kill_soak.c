@@ -110,11 +110,21 @@ static bool is_of_later_launch(const struct kill_aim *aim) {
     return deletes(aim) && aim->role == KILL_PRUNE && (kind == KIND_LAYOUT || kind == KIND_INVENTORY);
 }
 
+/* A save is written over packs that leave, and those leave for want of room: with one save at a time, two have to be
+ * there. */
+static void lead_to_recycling(struct kill_launch *l) {
+    l->saves = KILL_SAVES;
+    for (unsigned i = 0; i < l->saves; i++)
+        l->plan[i] = (struct kill_save_plan){.fate = FATE_SAVED, .until = BW_COMMITTED};
+    l->quota_bytes = QUOTA_BYTES * 3 / 4;
+}
+
 /* Sees to it that a point is come to that is seldom come to by itself. */
 static void lead_to(struct run *x, unsigned i) {
     const struct kill_aim *aim = &x->aim[i];
     struct kill_launch *l = &x->a->launch[i];
     const bool marks = aim->directed && kill_point_kind(aim->point) == KIND_MARK;
+    if (aim->directed && kill_point_verb(aim->point) == VERB_RENAME) lead_to_recycling(l);
     if (aim->role == KILL_PRUNE && l->saves < 3) l->saves += below(x, KILL_SAVES - l->saves + 1);
     if (!marks && !(deletes(aim) && !is_tool(aim->role))) return;
     if (l->saves == 1) l->plan[l->saves++] = l->plan[0];

@@ -377,6 +377,18 @@ static void a_file_is_alone_only_where_nobody_else_has_it(void **state) {
     assert_int_equal(os->open_alone(os, dir, "."), -EINVAL);
 }
 
+static void who_opens_a_file_while_that_is_asked_sends_no_signal_that_kills(void **state) {
+    (void)state;
+    (void)os->close(os, new_file("f", "old"));
+    const int fd = os->open_alone(os, dir, "f");
+    if (fd == -EOPNOTSUPP) skip();
+    struct f_owner_ex to;
+    assert_int_equal(fcntl(fd, F_GETSIG), SIGURG);
+    assert_int_equal(fcntl(fd, F_GETOWN_EX, &to), 0);
+    assert_true(to.type == F_OWNER_TID && to.pid == gettid());
+    (void)os->close(os, fd);
+}
+
 /* Who opens it while it is asked for waits for the answer; the signal that the kernel sends must not end this process.
  */
 static void asking_whether_a_file_is_alone_survives_who_opens_it_meanwhile(void **state) {
@@ -584,6 +596,7 @@ int main(void) {
         CASE(renaming_to_a_new_name_never_replaces),
         CASE(moving_to_another_directory_never_replaces),
         CASE(a_file_is_alone_only_where_nobody_else_has_it),
+        CASE(who_opens_a_file_while_that_is_asked_sends_no_signal_that_kills),
         CASE(asking_whether_a_file_is_alone_survives_who_opens_it_meanwhile),
         CASE(renaming_over_replaces),
         CASE(files_and_directories_are_removed_each_by_its_own_call),
