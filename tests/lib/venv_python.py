@@ -5,22 +5,25 @@
     venv_python.enter()
     import safetensors.numpy
 
-./dev test makes .venv. Where it is missing the test fails: another reader's word on our files is not optional.
+enter("torch") is the same with .venv-torch, which has PyTorch, and tests/requirements-torch.txt. ./dev test makes
+both. Where one is missing the test fails: another reader's word on our files is not optional.
 """
 
 import os
 import pathlib
 import sys
 
-VENV = pathlib.Path(__file__).resolve().parents[2] / ".venv"
+TREE = pathlib.Path(__file__).resolve().parents[2]
 
 
-def enter():
-    """Returns inside .venv's Python; starts the calling script again there if need be. Call it before anything else."""
-    python = VENV / "bin/python3"
-    if pathlib.Path(sys.prefix).resolve() == VENV.resolve():
+def enter(kind=""):
+    """Returns inside that Python; starts the calling script again there if need be. Call it before anything else."""
+    suffix = f"-{kind}" if kind else ""
+    venv = TREE / f".venv{suffix}"
+    python = venv / "bin/python3"
+    if pathlib.Path(sys.prefix).resolve() == venv.resolve():
         return
-    if not (VENV / "requirements.txt").is_file() or not python.is_file():
-        sys.exit(f"{VENV} is not there or incomplete: ./dev test makes it with pip from tests/requirements.txt")
+    if not (venv / f"requirements{suffix}.txt").is_file() or not python.is_file():
+        sys.exit(f"{venv} is not there or incomplete: ./dev test makes it with pip from tests/requirements{suffix}.txt")
     sys.stdout.flush()
     os.execv(python, [str(python), *sys.argv])

@@ -49,7 +49,7 @@ class Dev(unittest.TestCase):
         ignore = shutil.ignore_patterns("__pycache__", "corpus")
         for name in ("tools", "tests/model", "tests/mutants", "tests/soak", "fuzz", "bench", "examples"):
             shutil.copytree(ROOT / name, self.tree / name, ignore=ignore)
-        for name in ("dev", "tests/requirements.txt"):
+        for name in ("dev", "tests/requirements.txt", "tests/requirements-torch.txt"):
             shutil.copy(ROOT / name, self.tree / name)
         (self.tree / "src").symlink_to(ROOT / "src")
         self.bin.mkdir()

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checkpointer and load_from: a training job's state into a run, and back."""
+
+from .. import Checkpointer as _Core
+from .. import Reader, errors
+from . import _ranks
+from ._decode import Document, Loader
+from ._encode import Encoder
+from ._reading import read
+
+TREE = "tree"  #: name of the blob
+_OPEN_TIMEOUT_MS = 300_000
+
+
+def _prefixes(what, given):
+    """True, or a tuple of paths."""
+    if given is True or given is None:
+        return given
+    paths = (given,) if isinstance(given, str) else tuple(given or ())
+    if not all(isinstance(p, str) and p for p in paths):
+        raise errors.InvalidError(f"{what}: expected paths such as \"model\" or \"model.head\", found {given!r}")
+    return paths
+
+
+def _load(reader, rank, state, *, only, strict, shared_only):
+    """Reads the state of a rank; into `state` unless that is None."""
+    document = Document(reader.blob(rank, TREE))
+    loader = Loader(document, _prefixes("only", only), strict)
+    own = loader.own_part(document.tree) if shared_only else None
+    if own is not None:
+        raise errors.MismatchError(
+            f"{own} belongs to one rank alone, and the checkpoint was saved by {document.world} ranks: say whose to "
+            "take (from_rank), load what is replicated (only), or save with replicated")
+    reader.check(document.stand_ins(), subset=True)
+    loaded = loader.build(document.tree) if state is None else loader.fill(state, document.tree)
+    loader.check()
+    read(reader, loader.reads)
+    loader.finish()
+    return loaded
+
+
+class Checkpointer:
+    """This rank's place in a launch of a training job.
+
+    url         URL or absolute path of the remote tier, the same for all ranks
+    local       URL or path of the node's own disk; None: saves go straight to the remote tier
+    run         the run's name: what is resumed is its newest checkpoint
+    replicated  what all ranks hold alike, as paths ("model", or ["model", "optimizer"]) or True for everything: saved
+                once, the work shared. Everything else is each rank's own. Nobody checks that the bytes are the same
+    rank, world, job, launch
+                as in breakwater.Checkpointer. By default rank and world are those of torch.distributed (0 of 1 without
+                a process group), the job is the launcher's, and rank 0 draws the launch
+    options     any other option of breakwater.Checkpointer
+
+    Blocks until all ranks have come, at most open_timeout_ms. Calls belong to one thread at a time. What is open when
+    the interpreter ends is closed then.
+    """
+
+    def __init__(self, url, *, local=None, run, replicated=(), rank=None, world=None, job=None, launch=None, **options):
+        timeout_s = options.get("open_timeout_ms", _OPEN_TIMEOUT_MS) / 1000
+        replicated = _prefixes("replicated", replicated) or ()
+        self._ranks = _ranks.find(rank, world, timeout_s)
+        job, launch = _ranks.identity(self._ranks, job, launch)
+        self._core = _Core(run=run, job=job, launch=launch, rank=self._ranks.rank, world=self._ranks.world,
+                           local_url=local, remote_url=url, **options)
+        self._resumed = self._core.resumed
+        self._encoder = Encoder(self._ranks.rank, self._ranks.world, replicated)
+        self._held = []  # (save, tensors) that are not captured yet
+
+    @property
+    def rank(self):
+        """This rank."""
+        return self._ranks.rank
+
+    @property
+    def world(self):
+        """Number of ranks."""
+        return self._ranks.world
+
+    @property
+    def resumed(self):
+        """What this launch goes on from, and why: a dict, see breakwater.Checkpointer."""
+        return self._resumed
+
+    @property
+    def resumed_step(self):
+        """The step that this launch goes on from, or None when it begins from nothing."""
+        return self._resumed["step"] if self._resumed["from_checkpoint"] else None
+
+    def save(self, step, state, *, wait=True, timeout_s=None):
+        """Saves a state, and returns a breakwater.Save once the state may change again.
+
+        state      dict, list or tuple, nested, of tensors, NumPy arrays, plain values, and of objects with state_dict
+                   and load_state_dict (modules, optimizers, schedulers)
+        wait       False: returns at once; call wait_writable of what is returned before anything is changed
+        timeout_s  seconds that waiting may take; None: for ever
+
+        InvalidError names the path of what cannot be saved; nothing has begun then. Others: see breakwater.Save.
+        """
+        self._let_go()
+        plan = self._encoder.encode(state)
+        save = self._core.begin(step)
+        try:
+            save.add(plan.tensors)
+            save.blob(TREE, plan.tree)
+            save.start()
+            if wait:
+                save.wait_writable(timeout_s)
+        except BaseException:
+            save.release()
+            raise
+        self._held.append((save, plan.alive))
+        self._let_go()
+        return save
+
+    def load(self, state=None, *, only=None, strict=True, from_rank=None):
+        """Loads what this launch goes on from: into `state`, or without one as a new state of CPU tensors.
+
+        state      as in save. Tensors and writable arrays are read into where they are, dicts and lists are changed,
+                   objects get load_state_dict; a None takes whatever was saved. Nothing is touched if anything is
+                   missing, unexpected, or of another dtype or shape: MismatchError names them by path
+        only       a path, or several, such as "model": loads what is under them and nothing else
+        strict     False: what is missing or unexpected is left alone
+        from_rank  whose state to take, after a change of the number of ranks; None: this rank's. A state of which
+                   everything asked for is replicated needs none
+
+        Returns the state. NotFoundError: this launch begins from nothing (see resumed_step).
+        """
+        self._let_go()
+        with self._core.restore() as reader:
+            saved = reader.info()["world"]
+            rank = self.rank % saved if from_rank is None else from_rank
+            other = from_rank is None and saved != self.world
+            return _load(reader, rank, state, only=only, strict=strict, shared_only=other)
+
+    def poll(self):
+        """The oldest event of the background as a dict, or None."""
+        return self._core.poll()
+
+    def stats(self):
+        """Counters since it was opened, as a dict."""
+        self._let_go()
+        return self._core.stats()
+
+    @property
+    def closed(self):
+        """Whether it has been closed."""
+        return self._core.closed
+
+    def close(self, timeout_s=600):
+        """Drains what is in flight for at most timeout_s seconds (None: for ever), and ends. Raises what no call has
+        told yet."""
+        self._core.close(timeout_s)
+        self._held.clear()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        self._core.__exit__(kind, error, trace)
+        self._held.clear()
+
+    def _let_go(self):
+        """Tensors are kept as long as they are read."""
+        self._held = [(save, alive) for save, alive in self._held if _is_read(save)]
+
+
+def _is_read(save):
+    try:
+        return save.level == "none" and save.error is None
+    except ValueError:  # released, after it was captured
+        return False
+
+
+def load_from(url, run, step=None, *, state=None, rank=0, only=None, strict=True, local=None, **options):
+    """Loads from any checkpoint of any run, without a job and without disturbing one: that of a step, or the newest.
+
+    rank        whose state, 0 .. the world size that saved it - 1
+    state, only, strict
+                as in Checkpointer.load
+    local, options
+                as in breakwater.Reader: id, memory_budget_bytes, ...
+    """
+    with Reader(url, run, step, local_url=local, **options) as reader:
+        return _load(reader, rank, state, only=only, strict=strict, shared_only=False)

@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A state as a tree of JSON and a list of described tensors: what one rank hands to one save."""
+
+import base64
+import collections
+import hashlib
+import operator
+import typing
+
+import torch
+
+from . import _tensors
+from ._values import DEPTH_MAX, PLAIN, dump, from_items, refuse
+
+VERSION = 1
+_OWN = "rank"  #: names of a rank's own tensors begin with it, its number, and a slash
+_shape = operator.attrgetter("shape")
+_dtype = operator.attrgetter("dtype")
+
+
+class Plan(typing.NamedTuple):
+    """What to save, and what has to live until it is captured."""
+
+    tensors: list
+    tree: bytes
+    alive: list
+
+
+def is_stateful(value):
+    """Whether a module, an optimizer, a scheduler ... that gives its state and takes it back."""
+    kind = type(value)
+    return callable(getattr(kind, "state_dict", None)) and callable(getattr(kind, "load_state_dict", None))
+
+
+def is_under(path, prefixes):
+    """Whether a path is one of these or lies below one."""
+    return any(path == p or path.startswith(p + ".") for p in prefixes)
+
+
+class Encoder:
+    """Remembers of a save what it can use for the next one: descriptions of tensors that have stayed where they were.
+
+    It keeps no tensor alive: where address, dtype, shape and strides are the same, so is the description.
+    """
+
+    def __init__(self, rank=0, world=1, replicated=()):
+        self._rank, self._world, self._replicated = rank, world, replicated
+        self._forget()
+
+    def _forget(self):
+        self._refs, self._columns, self._table = [], None, b"{}"
+        self._tensors = []  # what is described, ties once
+        self._slots = []  # reference by reference: its place in there
+        self._tied = set()  # numbers of references whose memory is that of another one
+        self._names, self._rows, self._by_memory = [], {}, {}
+
+    def encode(self, state):
+        """The Plan of a state; an InvalidError names the path of what cannot be saved."""
+        walk = _Walk()
+        tree = walk.node(state, "", 0)
+        self._resolve(walk.leaves)
+        refs = [*walk.leaves, *walk.arrays]
+        values = [*walk.leaves.values(), *walk.arrays.values()]
+        try:
+            columns = _columns(walk)
+        except (RuntimeError, NotImplementedError):
+            columns = None  # memory that cannot be had: the checks say of which
+        if columns is None or refs != self._refs or not self._patch(values, columns):
+            self._describe_all(refs, values, columns)
+        return Plan(list(self._tensors), self._document(tree), values)
+
+    def _document(self, tree):
+        shared = self._replicated if self._replicated is True else list(self._replicated)
+        head = dump({"format": "breakwater.torch", "version": VERSION, "rank": self._rank, "world": self._world,
+                     "replicated": shared})
+        return head[:-1] + b',"tensors":' + self._table + b',"tree":' + dump(tree) + b"}"
+
+    @staticmethod
+    def _resolve(leaves):
+        """Copies what PyTorch would compute only when it is read."""
+        try:
+            lazy = any(map(torch.Tensor.is_neg, leaves.values())) or \
+                any(t.is_conj() for t in leaves.values() if t.dtype.is_complex)
+        except (RuntimeError, NotImplementedError):
+            return  # of a kind that is refused later
+        if lazy:
+            for ref, t in leaves.items():
+                leaves[ref] = _tensors.resolved(t)
+
+    # ---- describing ----
+
+    def _describe_all(self, refs, values, columns):
+        for ref, value in zip(refs, values, strict=True):
+            if isinstance(value, torch.Tensor):
+                _tensors.check(value, ref)
+        self._forget()  # and nothing is remembered of what is not whole
+        taken = set()
+        for i, (ref, value) in enumerate(zip(refs, values, strict=True)):
+            memory = _memory(columns, i)
+            first = self._by_memory.setdefault(memory, i) if memory[0] != 0 else i
+            if first != i:
+                self._tied |= {first, i}
+                name, slot = self._names[first], self._slots[first]
+            else:
+                name, slot = self._name(ref, taken), len(self._tensors)
+                self._tensors.append(self._described(name, ref, value))
+            self._names.append(name)
+            self._slots.append(slot)
+            self._rows[ref] = _tensors.row(value) + ([name] if name != ref else [])
+        self._refs, self._columns, self._table = refs, columns, dump(self._rows)
+
+    def _described(self, name, ref, value):
+        if self._world > 1 and self._is_replicated(ref):
+            return _tensors.described(name, value, replica_count=self._world, replica_index=self._rank)
+        return _tensors.described(name, value)
+
+    def _patch(self, values, columns):
+        """Describes only what has changed. False: more has changed than that."""
+        if columns == self._columns:
+            return True
+        old = self._columns
+        changed = [i for i in range(len(values)) if _memory(columns, i) != _memory(old, i)]
+        if not self._tied.isdisjoint(changed):
+            return False
+        for i in changed:
+            self._by_memory.pop(_memory(old, i), None)
+        for i in changed:
+            memory = _memory(columns, i)
+            if memory[0] != 0 and self._by_memory.setdefault(memory, i) != i:
+                return False
+        try:
+            self._redescribe(changed, values)
+        except BaseException:
+            self._forget()
+            raise
+        self._columns = columns
+        return True
+
+    def _redescribe(self, changed, values):
+        rows = False
+        for i in changed:
+            ref, value, name = self._refs[i], values[i], self._names[i]
+            if isinstance(value, torch.Tensor):
+                _tensors.check(value, ref)
+            self._tensors[self._slots[i]] = self._described(name, ref, value)
+            row = _tensors.row(value) + ([name] if name != ref else [])
+            rows = rows or row != self._rows[ref]
+            self._rows[ref] = row
+        if rows:
+            self._table = dump(self._rows)
+
+    # ---- names ----
+
+    def _is_replicated(self, ref):
+        return self._replicated is True or is_under(ref, self._replicated)
+
+    def _name(self, ref, taken):
+        """A name that the library takes, of no other tensor."""
+        name = ref.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0") or "tensor"
+        if self._world > 1 and not self._is_replicated(ref):
+            name = f"{_OWN}{self._rank}/{name}"
+        elif name.startswith(_OWN) and self._world > 1:
+            name = "all/" + name
+        if len(name.encode()) > _tensors.NAME_BYTES_MAX:
+            name = name.encode()[:1024].decode(errors="ignore") + "~" + hashlib.sha256(ref.encode(
+                "utf-8", "backslashreplace")).hexdigest()
+        name = _unique(name, taken)
+        taken.add(name)
+        return name
+
+
+def _unique(name, taken):
+    n, found = 2, name
+    while found in taken:
+        found = f"{name}~{n}"
+        n += 1
+    return found
+
+
+def _columns(walk):
+    """All that a description is made of, a list for each: compared at once, faster than one by one."""
+    tensors, arrays = list(walk.leaves.values()), list(walk.arrays.values())
+    return (
+        [*map(torch.Tensor.data_ptr, tensors), *(a.__array_interface__["data"][0] if a.size else 0 for a in arrays)],
+        [*map(_shape, tensors), *map(_shape, arrays)],
+        [*map(torch.Tensor.stride, tensors), *(a.strides for a in arrays)],
+        [*map(_dtype, tensors), *(a.dtype.str for a in arrays)],
+    )
+
+
+def _memory(columns, i):
+    return columns[0][i], columns[1][i], columns[2][i], columns[3][i]
+
+
+class _Walk:
+    """One way through a state, in its own order."""
+
+    def __init__(self):
+        self.leaves = {}  # reference -> torch.Tensor
+        self.arrays = {}  # reference -> numpy.ndarray
+
+    def node(self, value, path, depth):
+        kind = type(value)
+        if kind is torch.Tensor:
+            return self._tensor(value, path)
+        plain = PLAIN.get(kind)
+        if plain is not None:
+            return plain(value)
+        if depth > DEPTH_MAX:
+            raise refuse(path, f"expected at most {DEPTH_MAX} containers in one another (or does it hold itself?)")
+        held = _CONTAINERS.get(kind)
+        if held is not None:
+            return held(self, value, path, depth)
+        return self._other(value, path, depth)
+
+    def _other(self, value, path, depth):
+        if isinstance(value, torch.Tensor):
+            return self._tensor(value, path)
+        if _tensors.is_array(value):
+            _tensors.numpy_dtype(value, path)
+            ref = self._reference(path)
+            self.arrays[ref] = value
+            return {"$numpy": [ref]}
+        if _tensors.is_scalar(value):
+            _tensors.numpy_dtype(value, path)
+            return {"$numpy_scalar": [value.dtype.str, base64.b64encode(value.tobytes()).decode("ascii")]}
+        if is_stateful(value):
+            return self.node(value.state_dict(), path, depth + 1)
+        kind = type(value)
+        raise refuse(path, f"a {kind.__module__}.{kind.__qualname__} cannot be saved; expected tensors, None, bool, "
+                           "int, float, str, bytes, NumPy arrays and numbers, and dict, list, tuple of these")
+
+    def _tensor(self, value, path):
+        ref = path
+        if path in self.leaves or path in self.arrays or not path:
+            ref = self._reference(path)
+        self.leaves[ref] = value
+        if type(value) is torch.Tensor and not value.requires_grad:
+            return "$:" + ref
+        if type(value) is not torch.Tensor:
+            _tensors.check(value, path)  # subclasses may pretend anything
+        flags = ["parameter"] if type(value) is torch.nn.Parameter else []
+        return {"$tensor": [ref, *flags, *(["grad"] if value.requires_grad else [])]}
+
+    def _reference(self, path):
+        return _unique(path or "tensor", self.leaves.keys() | self.arrays.keys())
+
+    def _pairs(self, value, path, depth):
+        prefix = path + "." if path else ""
+        return [(k, self.node(v, f"{prefix}{k}", depth + 1)) for k, v in value.items()]
+
+    def _dict(self, value, path, depth):
+        return from_items(self._pairs(value, path, depth), path)
+
+    def _ordered_dict(self, value, path, depth):
+        more = dict(vars(value))
+        metadata = more.pop("_metadata", None)  # where modules note versions
+        if more:
+            raise refuse(path, f"an OrderedDict with attributes of its own ({', '.join(more)}) cannot be saved")
+        held = from_items(self._pairs(value, path, depth), path)
+        return {"$ordered_dict": [held, self.node(metadata, f"{path}._metadata", depth + 1)]}
+
+    def _list(self, value, path, depth):
+        prefix = path + "." if path else ""
+        return [self.node(v, f"{prefix}{i}", depth + 1) for i, v in enumerate(value)]
+
+    def _tuple(self, value, path, depth):
+        return {"$tuple": self._list(value, path, depth)}
+
+
+#: exact type -> how it is walked
+_CONTAINERS = {dict: _Walk._dict, collections.OrderedDict: _Walk._ordered_dict, list: _Walk._list, tuple: _Walk._tuple}
