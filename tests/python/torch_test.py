@@ -523,6 +523,37 @@ class Training(Case):
         self.assertEqual([int(t[0]) for t in self.load(step=1)], list(range(20)))
 
 
+class Example(Case):
+    """examples/pytorch/train.py, which prints each step with the bits of its loss."""
+
+    PROGRAM = pathlib.Path(__file__).resolve().parents[2] / "examples/pytorch/train.py"
+
+    def run_until(self, folder, step, steps=30):
+        """The lines that it prints; it is killed as soon as that step is among them."""
+        command = [sys.executable, str(self.PROGRAM), f"{self.dir}/{folder}", str(steps)]
+        lines = []
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            for line in process.stdout:
+                lines.append(line)
+                if line.startswith(f"step {step} "):
+                    process.kill()
+        self.assertEqual(process.returncode, 0 if step is None else -signal.SIGKILL)
+        return lines
+
+    def test_killed_and_started_again_it_ends_with_the_same_bits(self):
+        whole = self.run_until("whole", None)
+        self.assertEqual(len(whole), 30)
+        told = {}
+        for kill in (7, 19, None):
+            lines = self.run_until("killed", kill)
+            for line in lines:
+                step = int(line.split()[1])
+                self.assertEqual(told.setdefault(step, line), line)
+        self.assertGreater(int(lines[0].split()[1]), 1)
+        self.assertEqual(list(told.values()), whole)
+        self.same(*(bt.load_from(f"{self.dir}/{folder}/remote", "example") for folder in ("whole", "killed")))
+
+
 class Ranks(Case):
     def start(self, text, count, **environ):
         head = f"""

@@ -10,7 +10,7 @@ import typing
 import torch
 
 from . import _tensors
-from ._values import DEPTH_MAX, PLAIN, dump, from_items, refuse
+from ._values import DEPTH_MAX, PLAIN, dump, from_key, refuse
 
 VERSION = 1
 _OWN = "rank"  #: names of a rank's own tensors begin with it, its number, and a slash
@@ -58,14 +58,16 @@ class Encoder:
         """The Plan of a state; an InvalidError names the path of what cannot be saved."""
         walk = _Walk()
         tree = walk.node(state, "", 0)
-        self._resolve(walk.leaves)
-        refs = [*walk.leaves, *walk.arrays]
-        values = [*walk.leaves.values(), *walk.arrays.values()]
         try:
             columns = _columns(walk)
+            if _resolve(walk.leaves, columns[3]):
+                columns = _columns(walk)
         except (RuntimeError, NotImplementedError):
             columns = None  # memory that cannot be had: the checks say of which
-        if columns is None or refs != self._refs or not self._patch(values, columns):
+        refs = [*walk.leaves, *walk.arrays]
+        values = [*walk.leaves.values(), *walk.arrays.values()]
+        known = None not in (columns, self._columns) and refs == self._refs
+        if not known or not self._patch(values, columns):
             self._describe_all(refs, values, columns)
         return Plan(list(self._tensors), self._document(tree), values)
 
@@ -74,18 +76,6 @@ class Encoder:
         head = dump({"format": "breakwater.torch", "version": VERSION, "rank": self._rank, "world": self._world,
                      "replicated": shared})
         return head[:-1] + b',"tensors":' + self._table + b',"tree":' + dump(tree) + b"}"
-
-    @staticmethod
-    def _resolve(leaves):
-        """Copies what PyTorch would compute only when it is read."""
-        try:
-            lazy = any(map(torch.Tensor.is_neg, leaves.values())) or \
-                any(t.is_conj() for t in leaves.values() if t.dtype.is_complex)
-        except (RuntimeError, NotImplementedError):
-            return  # of a kind that is refused later
-        if lazy:
-            for ref, t in leaves.items():
-                leaves[ref] = _tensors.resolved(t)
 
     # ---- describing ----
 
@@ -116,10 +106,10 @@ class Encoder:
 
     def _patch(self, values, columns):
         """Describes only what has changed. False: more has changed than that."""
-        if columns == self._columns:
-            return True
-        old = self._columns
-        changed = [i for i in range(len(values)) if _memory(columns, i) != _memory(old, i)]
+        old, changed = self._columns, set()
+        for before, now in zip(old, columns, strict=True):
+            if before != now:
+                changed |= {i for i, (a, b) in enumerate(zip(before, now, strict=True)) if a != b}
         if not self._tied.isdisjoint(changed):
             return False
         for i in changed:
@@ -192,6 +182,16 @@ def _memory(columns, i):
     return columns[0][i], columns[1][i], columns[2][i], columns[3][i]
 
 
+def _resolve(leaves, dtypes):
+    """Puts copies in the place of what PyTorch would compute only when it is read. Whether there was any."""
+    lazy = any(map(torch.Tensor.is_neg, leaves.values()))
+    if not lazy and any(d.is_complex for d in set(dtypes) if isinstance(d, torch.dtype)):
+        lazy = any(map(torch.Tensor.is_conj, leaves.values()))
+    if lazy:
+        leaves.update([(ref, _tensors.resolved(t)) for ref, t in leaves.items()])
+    return lazy
+
+
 class _Walk:
     """One way through a state, in its own order."""
 
@@ -245,19 +245,27 @@ class _Walk:
     def _reference(self, path):
         return _unique(path or "tensor", self.leaves.keys() | self.arrays.keys())
 
-    def _pairs(self, value, path, depth):
-        prefix = path + "." if path else ""
-        return [(k, self.node(v, f"{prefix}{k}", depth + 1)) for k, v in value.items()]
-
     def _dict(self, value, path, depth):
-        return from_items(self._pairs(value, path, depth), path)
+        """Written for speed: most of a state is tensors in dicts."""
+        prefix, leaves, nodes, odd = path + "." if path else "", self.leaves, {}, False
+        for k, v in value.items():
+            odd = odd or type(k) is not str or k[:1] == "$"
+            below = f"{prefix}{k}"
+            if type(v) is not torch.Tensor:
+                nodes[k] = self.node(v, below, depth + 1)
+            elif v.requires_grad or below in leaves or not below:
+                nodes[k] = self._tensor(v, below)
+            else:
+                leaves[below] = v
+                nodes[k] = "$:" + below
+        return {"$dict": [[from_key(k, path), node] for k, node in nodes.items()]} if odd else nodes
 
     def _ordered_dict(self, value, path, depth):
         more = dict(vars(value))
         metadata = more.pop("_metadata", None)  # where modules note versions
         if more:
             raise refuse(path, f"an OrderedDict with attributes of its own ({', '.join(more)}) cannot be saved")
-        held = from_items(self._pairs(value, path, depth), path)
+        held = self._dict(value, path, depth)
         return {"$ordered_dict": [held, self.node(metadata, f"{path}._metadata", depth + 1)]}
 
     def _list(self, value, path, depth):

@@ -58,13 +58,6 @@ def from_key(key, path):
     return {"$tuple": [from_key(k, path) for k in key]} if kind is tuple else PLAIN[kind](key)
 
 
-def from_items(items, path):
-    """[key, node] pairs, whose keys have not been encoded yet, as the node of a dict."""
-    if all(type(k) is str and not k.startswith("$") for k, _ in items):
-        return dict(items)
-    return {"$dict": [[from_key(k, path), node] for k, node in items]}
-
-
 #: type -> the node of a value, for all that hold nothing else
 PLAIN = {
     type(None): lambda _: None,
