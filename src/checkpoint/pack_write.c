@@ -92,10 +92,10 @@ struct bwi_pack_writer {
     bool waiting;                    /* a slot is in SLOT_BUFFER */
     struct slot *ready, *ready_tail; /* slots in SLOT_READY, in the plan's order */
     size_t ready_count;
-    struct pack packs[OPEN]; /* pack n is in n % OPEN */
-    size_t begun, finished;  /* packs, both in order */
-    size_t cut_pack, cut;    /* the next chunk to be captured: its pack, its number in the pack */
-    size_t uncaptured;       /* chunks of the whole plan */
+    struct pack packs[OPEN];  /* pack n is in n % OPEN */
+    size_t begun, finished;   /* packs, both in order */
+    size_t cut_pack, cut;     /* the next chunk to be captured: its pack, its number in the pack */
+    size_t uncut, uncaptured; /* chunks of the whole plan: without a slot yet, not in a buffer yet */
 };
 
 static const struct bwi_pack_plan *pack_plan(const struct bwi_pack_write *w, size_t n) {
@@ -303,6 +303,7 @@ static bool slot_begin(struct bwi_pack_write *w) {
     s->pack = k->cut_pack;
     s->chunk = chunk;
     k->cut++;
+    k->uncut--;
     s->state = SLOT_BUFFER;
     s->asked_ns = bwi_loop_now_ns(w->task.loop);
     s->buffer = (struct bwi_arena_wait){
@@ -350,7 +351,8 @@ static bool batch_start(struct bwi_pack_write *w) {
 /* Beside the write: both only read the buffer. But while memory is captured the workers copy it first, unless the rest
  * of it waits for buffers, or for slots. */
 static bool may_hash(const struct bwi_pack_write *w) {
-    return w->w->uncaptured == 0 || w->w->waiting || w->w->free == NULL;
+    const struct bwi_pack_writer *k = w->w;
+    return k->uncaptured == 0 || k->waiting || (k->free == NULL && k->uncut > 0);
 }
 
 static void slot_hash(struct bwi_io_req *r) {
@@ -571,7 +573,7 @@ int bwi_pack_write_start(struct bwi_pack_write *w, struct bwi_task *parent, stru
     if (rc != 0) return rc;
     w->w->store = w->ctx->tier[w->tier];
     w->w->depth = bwi_context_io_depth(w->ctx, w->tier);
-    w->w->uncaptured = w->plan->chunk_count;
+    w->w->uncut = w->w->uncaptured = w->plan->chunk_count;
     for (size_t i = 0; i < w->w->slot_count; i++) {
         struct slot *s = &w->w->slots[i];
         s->owner = w;

@@ -281,6 +281,41 @@ static void slots_that_run_out_before_the_arena_does_are_used_again(void **state
     world_close(&w);
 }
 
+static bool is_hashed(const struct bwi_plan *p) {
+    const struct bwi_xxh none = {0};
+    for (size_t i = 0; i < p->content.extent_count; i++)
+        if (!bwi_xxh_eq(&p->content.extents[i], &none)) return true;
+    return false;
+}
+
+/* Training waits for the capture, and hashing would take the processors from it: all chunks have a slot here, so
+ * nothing has to be hashed to make room. */
+static void nothing_is_hashed_before_all_is_captured(void **state) {
+    (void)state;
+    struct world w;
+    struct state s;
+    struct bwi_pack_write pw;
+    world_open_dirs(&w, NULL, 64 * MIB);
+    memset(&s, 0, sizeof s);
+    bwi_description_init(&s.d);
+    for (unsigned i = 0; i < 48; i++) {
+        char name[16];
+        (void)snprintf(name, sizeof name, "t%02u", i);
+        state_plain(&s, name, BW_U8, MIB);
+    }
+    state_plan(&s, MIB, 64 * MIB);
+    write_start(&w, &pw, &s, 0);
+    while (!pw.captured) {
+        assert_false(is_hashed(&s.plan));
+        world_turn(&w);
+    }
+    world_run(&w);
+    assert_true(is_hashed(&s.plan));
+    bwi_pack_write_fini(&pw);
+    state_free(&s);
+    world_close(&w);
+}
+
 static void capturing_waits_for_buffers_and_says_how_long(void **state) {
     (void)state;
     struct world w;
@@ -659,6 +694,7 @@ int main(void) {
         cmocka_unit_test(memory_may_change_once_captured_while_writes_go_on),
         cmocka_unit_test(small_chunks_that_fit_are_captured_without_waiting),
         cmocka_unit_test(slots_that_run_out_before_the_arena_does_are_used_again),
+        cmocka_unit_test(nothing_is_hashed_before_all_is_captured),
         cmocka_unit_test(capturing_waits_for_buffers_and_says_how_long),
         cmocka_unit_test(at_most_four_packs_are_open_and_capture_does_not_wait_for_their_end),
         cmocka_unit_test(each_pack_is_begun_and_finished_once_and_each_chunk_written_once),
