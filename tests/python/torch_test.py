@@ -17,6 +17,8 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
+import time
 import unittest
 import unittest.mock
 import weakref
@@ -30,6 +32,7 @@ import breakwater as bw  # noqa: E402
 import breakwater.torch as bt  # noqa: E402
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
 from breakwater import errors  # noqa: E402
 from breakwater.torch import _decode, _encode, _ranks, _tensors  # noqa: E402
 
@@ -242,7 +245,8 @@ class Values(Case):
         marked.note = 1
         with self.open() as ck:
             for wrong in [{1}, bytearray(1), 1j, object(), print, int, collections.defaultdict(list), loop, marked,
-                          np.array(["a"]), np.array([None]), np.zeros(1, ">f4"), np.datetime64("2020"), signal.SIGINT,
+                          np.array(["a"]), np.array([None]), np.zeros((1,) * 17),
+                          np.zeros(1, ">f4"), np.datetime64("2020"), signal.SIGINT,
                           collections.namedtuple("P", "x")(1), {frozenset(): 1}, {signal.SIGINT: 1}, slice(1)]:
                 with self.assertRaisesRegex(errors.InvalidError, r"^a\.0"):
                     ck.save(1, {"a": [wrong]})
@@ -609,6 +613,36 @@ class Ranks(Case):
         self.assertEqual(self.load(rank=0)["seen"], [0])
         names = sorted(t["name"] for t in bw.Reader(f"{self.dir}/remote", "r").tensors())
         self.assertEqual(names, [f"model.w{i}" for i in range(8)] + ["rank0/own", "rank1/own"])
+
+    def test_what_earlier_ranks_left_in_the_store_is_not_believed(self):
+        store = dist.HashStore()
+        groups = []
+        for rank in (0, 1, 2, 0, 1, 2):
+            with unittest.mock.patch.multiple(dist, get_rank=lambda rank=rank: rank, get_world_size=lambda: 3), \
+                    unittest.mock.patch.object(dist.distributed_c10d, "_get_default_store", lambda: store):
+                groups.append(_ranks.Group("r", 0.3 if len(groups) == 3 else 20))
+        heard = {}
+
+        def agree(life, rank, text):
+            heard[life, rank] = groups[3 * life + rank].agree(text)
+
+        def together(*who):
+            threads = [threading.Thread(target=agree, args=w) for w in who]
+            for t in threads:
+                t.start()
+                time.sleep(0.1)
+            for t in threads:
+                t.join()
+
+        together((0, 1, "b"), (0, 0, "first"), (0, 2, "c"))
+        with self.assertRaisesRegex(errors.DeadlineError, "ranks 1, 2 have not come"):
+            agree(1, 0, "early")
+        groups[3] = groups[0]
+        together((1, 2, "c"), (1, 0, "second"), (1, 1, "b"))
+        self.assertEqual([heard[w] for w in sorted(heard)], ["first"] * 3 + ["second"] * 3)
+        groups[1]._timeout_s = 0.1
+        with self.assertRaisesRegex(errors.DeadlineError, "rank 0 did not say"):
+            agree(0, 1, "b")
 
     def test_ranks_without_a_process_group_are_told(self):
         with unittest.mock.patch.dict(os.environ, {"WORLD_SIZE": "2"}):

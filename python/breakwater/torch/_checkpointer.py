@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checkpointer and load_from: a training job's state into a run, and back."""
 
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Self
+
 from .. import Checkpointer as _Core
-from .. import Reader, errors
+from .. import Reader, Save, errors
 from . import _ranks
 from ._decode import Document, Loader
 from ._encode import Encoder
 from ._reading import read
+
+Paths = str | Sequence[str]  #: "model", or ["model", "optimizer.state"]
 
 TREE = "tree"  #: name of the blob
 _OPEN_TIMEOUT_MS = 300_000
@@ -49,17 +55,20 @@ class Checkpointer:
                 once, the work shared. Everything else is each rank's own. Nobody checks that the bytes are the same
     rank, world, job, launch
                 as in breakwater.Checkpointer. By default rank and world are those of torch.distributed (0 of 1 without
-                a process group), the job is the launcher's, and rank 0 draws the launch
+                a process group), and rank 0 draws the launch. The job is the launcher's where it has a unique one
+                (TORCHELASTIC_RUN_ID, SLURM_JOB_ID), else rank 0's parent process: torchrun's agent, or the shell
     options     any other option of breakwater.Checkpointer
 
     Blocks until all ranks have come, at most open_timeout_ms. Calls belong to one thread at a time. What is open when
     the interpreter ends is closed then.
     """
 
-    def __init__(self, url, *, local=None, run, replicated=(), rank=None, world=None, job=None, launch=None, **options):
+    def __init__(self, url: str, *, run: str, local: str | None = None, replicated: bool | Paths = (),
+                 rank: int | None = None, world: int | None = None, job: str | None = None, launch: str | None = None,
+                 **options: Any) -> None:
         timeout_s = options.get("open_timeout_ms", _OPEN_TIMEOUT_MS) / 1000
         replicated = _prefixes("replicated", replicated) or ()
-        self._ranks = _ranks.find(rank, world, timeout_s)
+        self._ranks = _ranks.find(rank, world, run, timeout_s)
         job, launch = _ranks.identity(self._ranks, job, launch)
         self._core = _Core(run=run, job=job, launch=launch, rank=self._ranks.rank, world=self._ranks.world,
                            local_url=local, remote_url=url, **options)
@@ -68,26 +77,26 @@ class Checkpointer:
         self._held = []  # (save, tensors) that are not captured yet
 
     @property
-    def rank(self):
+    def rank(self) -> int:
         """This rank."""
         return self._ranks.rank
 
     @property
-    def world(self):
+    def world(self) -> int:
         """Number of ranks."""
         return self._ranks.world
 
     @property
-    def resumed(self):
+    def resumed(self) -> dict[str, Any]:
         """What this launch goes on from, and why: a dict, see breakwater.Checkpointer."""
         return self._resumed
 
     @property
-    def resumed_step(self):
+    def resumed_step(self) -> int | None:
         """The step that this launch goes on from, or None when it begins from nothing."""
         return self._resumed["step"] if self._resumed["from_checkpoint"] else None
 
-    def save(self, step, state, *, wait=True, timeout_s=None):
+    def save(self, step: int, state: Any, *, wait: bool = True, timeout_s: float | None = None) -> Save:
         """Saves a state, and returns a breakwater.Save once the state may change again.
 
         state      dict, list or tuple, nested, of tensors, NumPy arrays, plain values, and of objects with state_dict
@@ -113,7 +122,8 @@ class Checkpointer:
         self._let_go()
         return save
 
-    def load(self, state=None, *, only=None, strict=True, from_rank=None):
+    def load(self, state: Any = None, *, only: Paths | None = None, strict: bool = True,
+             from_rank: int | None = None) -> Any:
         """Loads what this launch goes on from: into `state`, or without one as a new state of CPU tensors.
 
         state      as in save. Tensors and writable arrays are read into where they are, dicts and lists are changed,
@@ -133,30 +143,31 @@ class Checkpointer:
             other = from_rank is None and saved != self.world
             return _load(reader, rank, state, only=only, strict=strict, shared_only=other)
 
-    def poll(self):
+    def poll(self) -> dict[str, Any] | None:
         """The oldest event of the background as a dict, or None."""
         return self._core.poll()
 
-    def stats(self):
+    def stats(self) -> dict[str, Any]:
         """Counters since it was opened, as a dict."""
         self._let_go()
         return self._core.stats()
 
     @property
-    def closed(self):
+    def closed(self) -> bool:
         """Whether it has been closed."""
         return self._core.closed
 
-    def close(self, timeout_s=600):
+    def close(self, timeout_s: float | None = 600) -> None:
         """Drains what is in flight for at most timeout_s seconds (None: for ever), and ends. Raises what no call has
         told yet."""
         self._core.close(timeout_s)
         self._held.clear()
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind, error, trace):
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
         self._core.__exit__(kind, error, trace)
         self._held.clear()
 
@@ -172,7 +183,8 @@ def _is_read(save):
         return False
 
 
-def load_from(url, run, step=None, *, state=None, rank=0, only=None, strict=True, local=None, **options):
+def load_from(url: str, run: str, step: int | None = None, *, state: Any = None, rank: int = 0,
+              only: Paths | None = None, strict: bool = True, local: str | None = None, **options: Any) -> Any:
     """Loads from any checkpoint of any run, without a job and without disturbing one: that of a step, or the newest.
 
     rank        whose state, 0 .. the world size that saved it - 1

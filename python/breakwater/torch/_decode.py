@@ -194,7 +194,11 @@ class Loader:
         saved_plain = pairs is None and entries is None and tag not in ("tensor", "numpy")
         if into is None or (saved_plain and not _holds(into)):
             return self.build(node, path, depth)
-        self._different.append(f"{path or 'the state'} ({type(into).__name__} here, {_kind(tag)} there)")
+        return self._differs(into, tag, path)
+
+    def _differs(self, into, tag, path):
+        kind = {"object": "dict", "numpy": "array"}.get(tag, tag)
+        self._different.append(f"{path or 'the state'} ({type(into).__name__} here, {kind} there)")
         return into
 
     def _fill_tensor(self, into, held, path):
@@ -254,6 +258,9 @@ class Loader:
 
     def _fill_object(self, into, node, path, depth):
         """A module takes its tensors in place; others get a state of their own, as some have none before they begin."""
+        tag, held = self._open(node, path, depth)
+        if _values.pairs(tag, held, path) is None:
+            return self._differs(into, tag, path)
         if isinstance(into, torch.nn.Module):
             state = into.state_dict()
             self.fill(state, node, path, depth + 1)
@@ -267,10 +274,6 @@ def _holds(value):
     """Whether it is, or may hold, memory that is loaded in place."""
     containers = isinstance(value, (dict, list, tuple)) and type(value) is not torch.Size
     return containers or isinstance(value, torch.Tensor) or _tensors.is_array(value) or is_stateful(value)
-
-
-def _kind(tag):
-    return {"object": "dict", "numpy": "array"}.get(tag, tag)
 
 
 def _numpy_scalar(held, path):

@@ -217,7 +217,7 @@ class _Walk:
         if isinstance(value, torch.Tensor):
             return self._tensor(value, path)
         if _tensors.is_array(value):
-            _tensors.numpy_dtype(value, path)
+            _tensors.check_array(value, path)
             ref = self._reference(path)
             self.arrays[ref] = value
             return {"$numpy": [ref]}

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rank this is, and what all ranks of a launch have to know alike. All collectives are here.
+"""Which rank this is, and what all ranks of a launch have to know alike. All that ranks say to each other is here.
 
-They run on a Gloo group of their own with a deadline, so they meet neither the training's own collectives nor a GPU.
+They say it through the store of torch.distributed, where all of them are known: no collective, no connection of their
+own, nothing on a GPU. The store may be older than the ranks: torchrun's lives on while it restarts its workers, with
+all that those before have left in it.
 """
 
 import datetime
@@ -12,14 +14,15 @@ import pathlib
 import re
 import secrets
 import socket
+import time
 
-import torch
 import torch.distributed as dist
 
 from .. import errors
 
-_TEXT_BYTES = 1024
 _NAME_BYTES = 128
+_LOOK_UP_S = 0.02  # how often rank 0 looks whether others have come
+_SLICE_S = 0.5  # how long another rank waits before signals are answered
 
 
 class Alone:
@@ -34,30 +37,71 @@ class Alone:
 
 
 class Group:
-    """The ranks of torch.distributed. Made by all of them, in the same order among their own groups."""
+    """The ranks of torch.distributed."""
 
-    def __init__(self, timeout_s):
-        self.rank, self.world = dist.get_rank(), dist.get_world_size()
-        self._group = dist.new_group(backend="gloo", timeout=datetime.timedelta(seconds=timeout_s))
+    def __init__(self, run, timeout_s):
+        self.rank, self.world, self._timeout_s = dist.get_rank(), dist.get_world_size(), timeout_s
+        store = dist.distributed_c10d._get_default_store()
+        if store is None:
+            raise errors.InvalidError("torch.distributed has no store for this backend: give rank, world, job, launch")
+        self._store = dist.PrefixStore(f"breakwater/{run}", store)
 
     def agree(self, text):
-        """The text of rank 0, on all ranks. Raises RuntimeError when the deadline of the group has passed."""
-        data = text.encode()
-        if len(data) > _TEXT_BYTES:
-            raise errors.LimitError(f"expected at most {_TEXT_BYTES} bytes to send to all ranks, found {len(data)}")
-        sent = torch.frombuffer(bytearray(data.ljust(_TEXT_BYTES, b"\0")), dtype=torch.uint8)
-        dist.broadcast(sent, src=0, group=self._group)
-        return bytes(sent.tolist()).rstrip(b"\0").decode()
+        """The text of rank 0, on all ranks. DeadlineError: some have not come.
+
+        Each rank asks under a word of its own, so it can take no old answer for its own. Rank 0 answers whatever it
+        finds asked, and is done with a rank once that has said that it heard this very answer.
+        """
+        deadline = time.monotonic() + self._timeout_s
+        if self.rank != 0:
+            return self._ask(deadline)
+        self._tell(f"{secrets.token_hex(8)} {text}", deadline)
+        return text
+
+    def _ask(self, deadline):
+        word = secrets.token_hex(8)
+        self._store.set(f"ask/{self.rank}", word)
+        while not self._is_told(word):
+            if time.monotonic() > deadline:
+                raise errors.DeadlineError(f"rank 0 did not say within {self._timeout_s:g} s which launch this is")
+        told = self._store.get(f"told/{word}").decode()
+        self._store.set(f"heard/{word}", told)
+        return told.partition(" ")[2]
+
+    def _is_told(self, word):
+        try:
+            self._store.wait([f"told/{word}"], datetime.timedelta(seconds=_SLICE_S))
+        except dist.DistStoreError:
+            return False
+        return True
+
+    def _tell(self, text, deadline):
+        left = range(1, self.world)
+        while left := [rank for rank in left if not self._has_heard(rank, text)]:
+            if time.monotonic() > deadline:
+                more = f" and {len(left) - 5} more" if len(left) > 5 else ""
+                raise errors.DeadlineError(f"ranks {', '.join(map(str, left[:5]))}{more} have not come within "
+                                           f"{self._timeout_s:g} s")
+            time.sleep(_LOOK_UP_S)
+
+    def _has_heard(self, rank, text):
+        if not self._store.check([f"ask/{rank}"]):
+            return False
+        word = self._store.get(f"ask/{rank}").decode()
+        if self._store.check([f"heard/{word}"]) and self._store.get(f"heard/{word}").decode() == text:
+            return True
+        self._store.set(f"told/{word}", text)
+        return False
 
 
-def find(rank, world, timeout_s):
+def find(rank, world, run, timeout_s):
     """The ranks of this launch: as told, as torch.distributed has them, or this one alone."""
     if (rank is None) != (world is None):
         raise errors.InvalidError("rank and world: expected both or neither")
     if rank is not None:
         return Alone(rank, world)
     if dist.is_available() and dist.is_initialized():
-        return Group(timeout_s)
+        return Group(run, timeout_s)
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise errors.InvalidError("WORLD_SIZE says that there are several ranks, but torch.distributed has no process "
                                   "group: call init_process_group first, or give rank, world, job and launch")

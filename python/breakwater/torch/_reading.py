@@ -16,7 +16,7 @@ def read(reader, reads):
         _read_over(reader, path, name, into, done)
         done.append((path, into))
     for _, _, _, _, into in reads:
-        if isinstance(into, torch.Tensor):
+        if isinstance(into, torch.Tensor) and not into.is_inference():
             torch.autograd.graph.increment_version(into)
 
 

@@ -49,6 +49,13 @@ def numpy_dtype(value, path):
     return name
 
 
+def check_array(array, path):
+    """Refuses what cannot be saved like a tensor."""
+    numpy_dtype(array, path)
+    if array.ndim > DIMS_MAX:
+        raise refuse(path, f"expected at most {DIMS_MAX} dimensions, found {array.ndim}")
+
+
 def check(tensor, path):
     """Refuses what is no plain memory of this process."""
     kind = type(tensor)
