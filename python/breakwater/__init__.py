@@ -15,6 +15,8 @@ A rank opens a Checkpointer, loads what it resumed from, and saves::
     save.wait("committed")               # optional: close waits too
     ck.close()
 
+States of PyTorch are saved and loaded by breakwater.torch, which needs PyTorch.
+
 Memory is anything with the buffer protocol, or an address. Times that are given are seconds (`_s`) where one waits,
 and milliseconds (`_ms`) in options, as in the C library; sizes are bytes. What can go wrong is an Error: see errors.
 """
