@@ -614,6 +614,44 @@ class Ranks(Case):
         names = sorted(t["name"] for t in bw.Reader(f"{self.dir}/remote", "r").tensors())
         self.assertEqual(names, [f"model.w{i}" for i in range(8)] + ["rank0/own", "rank1/own"])
 
+    def test_torchrun_restarts_ranks_that_go_on_where_they_were(self):
+        worker = pathlib.Path(self.dir) / "worker.py"
+        worker.write_text(textwrap.dedent(f"""
+            import os, signal
+            import torch, torch.distributed as dist, breakwater.torch as bt
+            torch.set_num_threads(1)
+            dist.init_process_group("gloo")
+            rank, dir = dist.get_rank(), {self.dir!r}
+            with bt.Checkpointer(dir + "/remote", run="r", flags={FLAGS}, memory_budget_bytes=64 << 20,
+                                 replicated="w") as ck:
+                state = {{"w": torch.zeros(1000), "own": torch.zeros(3) + rank, "step": 0}}
+                if ck.resumed_step is not None:
+                    ck.load(state)
+                    assert state["step"] == ck.resumed_step >= 2
+                for step in range(state["step"] + 1, 6):
+                    state["w"] += step
+                    state["own"] *= 2
+                    state["step"] = step
+                    save = ck.save(step, state)
+                    if step == 3 and rank == 1 and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+                        os.kill(os.getpid(), signal.SIGKILL)
+                    save.wait(timeout_s=60)
+            print("ended", rank, ck.resumed_step, flush=True)
+            dist.destroy_process_group()
+        """))
+        done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--max-restarts=1",
+                               "--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0", "--monitor-interval=0.1",
+                               "--local-addr=localhost", str(worker)], capture_output=True, text=True, timeout=150,
+                              check=False, env=os.environ | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1",
+                                                       "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        ended = sorted(line.split() for line in done.stdout.splitlines() if line.startswith("ended"))
+        self.assertEqual([e[:2] for e in ended], [["ended", "0"], ["ended", "1"]])
+        self.assertGreaterEqual(int(ended[0][2]), 2)
+        for rank in (0, 1):
+            back = self.load(rank=rank)
+            self.assertTrue((back["w"] == 15).all() and (back["own"] == rank * 32).all() and back["step"] == 5)
+
     def test_what_earlier_ranks_left_in_the_store_is_not_believed(self):
         store = dist.HashStore()
         groups = []
