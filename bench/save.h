@@ -29,6 +29,7 @@ struct run {
     char local[1100], remote[1100]; /* URLs */
     struct bw_checkpointer *ck;
     uint64_t step;
+    char newest[1300]; /* where the newest checkpoint's data lies on the local tier; once it is committed */
 };
 /* budget_bytes: of the library's memory. cow: the tensors are write-protected, not copied. */
 void run_open(struct run *r, const char *dir, const char *name, const struct state *s, uint64_t budget_bytes, bool cow);

@@ -2,6 +2,7 @@
 #include "save.h"
 #include <errno.h>
 #include <ftw.h>
+#include <glob.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -136,6 +137,15 @@ static double process_cpu_s(uint64_t *faults) {
     return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
 }
 
+static void note_newest(struct run *r, const char *id) {
+    char pattern[1300];
+    glob_t found;
+    snprintf(pattern, sizeof pattern, "%s/runs/bench/data/*/%s", r->local, id);
+    if (glob(pattern, 0, NULL, &found) != 0 || found.gl_pathc != 1) bench_die(pattern, "is not there, or not once");
+    snprintf(r->newest, sizeof r->newest, "%s", found.gl_pathv[0]);
+    globfree(&found);
+}
+
 void run_save(struct run *r, enum layout layout, struct save_times *ret) {
     struct bw_save_stats stats;
     uint64_t before, after;
@@ -154,6 +164,7 @@ void run_save(struct run *r, enum layout layout, struct save_times *ret) {
     snprintf(ret->capture_mode, sizeof ret->capture_mode, "%s", stats.capture_mode);
     snprintf(ret->capture_why, sizeof ret->capture_why, "%s", stats.capture_why);
     bw_save_release(save);
+    note_newest(r, stats.id);
     sweep(r);
 }
 
