@@ -302,11 +302,20 @@ static enum bwi_step published(struct bwi_save *v) {
     return go(v, t == BWI_TIER_LOCAL ? BWI_SAVE_TIDY : BWI_SAVE_PENDING);
 }
 
+/* A group gets into the authority after those of lower steps: whoever sees a later step complete takes a lower one that
+ * is not for one that lacks a group, and commits over it. */
+static bool is_next(const struct bwi_save *v) {
+    for (const struct bwi_save *o = v->session->saves; o && o != v; o = o->next)
+        if (o->state != BWI_SAVE_BEGUN && o->state < BWI_SAVE_PENDING) return false;
+    return true;
+}
+
 static enum bwi_step publish(struct bwi_save *v) {
     struct bwi_session *s = v->session;
     struct bw_error e = BW_ERROR_INIT;
     enum bwi_tier t = first_tier(v);
     if (!v->publish.ctx) {
+        if (t == BWI_TIER_REMOTE && !is_next(v)) return BWI_STEP_WAIT;
         if (make_summary(v, &e) < 0) return fail(v, &e);
         bool known = s->layout_known_set[t] && bwi_sha_eq(&s->layout_known[t], &v->summary.layout);
         v->publish = (struct bwi_publish){.ctx = s->ctx,
@@ -328,8 +337,7 @@ static enum bwi_step publish(struct bwi_save *v) {
 
 /* Groups drain in step order, so that a later commit costs only a laggard that failed. */
 static enum bwi_step queue(struct bwi_save *v) {
-    for (const struct bwi_save *o = v->session->saves; o && o != v; o = o->next)
-        if (o->state != BWI_SAVE_BEGUN && o->state < BWI_SAVE_PENDING) return BWI_STEP_WAIT;
+    if (!is_next(v)) return BWI_STEP_WAIT;
     if (pausing(v)) return BWI_STEP_WAIT;
     const struct bwi_session *x = v->session;
     bool known =

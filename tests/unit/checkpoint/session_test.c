@@ -144,6 +144,26 @@ static void a_single_tier_goes_straight_to_remote(void **unused) {
     cluster_fini(&c);
 }
 
+/* Two saves of each rank at a time straight into the authority, where each write takes as long as it likes: the later
+ * one is often written first. */
+static void without_a_local_tier_a_later_save_does_not_end_the_one_before(void **unused) {
+    (void)unused;
+    for (uint64_t seed = 1; seed <= 40; seed++) {
+        struct cluster c;
+        struct bwi_save *first[2], *second[2];
+        cluster_init(&c, seed);
+        bwi_bucket_model(c.remote)->jitter_ns = 50 * BWI_NS_PER_MS;
+        open_all(&c, 0, &(struct launch){.launch = "a", .world = 2, .single_tier = true});
+        save_all(&c, 0, 2, 1, first);
+        save_all(&c, 0, 2, 2, second);
+        for (unsigned r = 0; r < 2; r++) {
+            wait_level(&c, first[r], BW_COMMITTED);
+            wait_level(&c, second[r], BW_COMMITTED);
+        }
+        cluster_fini(&c);
+    }
+}
+
 static void a_rank_that_fails_aborts_the_save_of_all_and_the_next_one_works(void **unused) {
     (void)unused;
     struct cluster c;
@@ -646,6 +666,7 @@ int main(void) {
         cmocka_unit_test(a_state_that_stays_is_planned_once_and_only_one_save_has_that_plan),
         cmocka_unit_test(a_save_that_is_dropped_or_fails_leaves_a_plan_that_fits_or_none),
         cmocka_unit_test(a_single_tier_goes_straight_to_remote),
+        cmocka_unit_test(without_a_local_tier_a_later_save_does_not_end_the_one_before),
         cmocka_unit_test(a_rank_that_fails_aborts_the_save_of_all_and_the_next_one_works),
         cmocka_unit_test(after_a_crash_the_newest_that_all_nodes_hold_is_resumed_and_committed),
         cmocka_unit_test(what_was_resumed_uncommitted_is_committed_by_the_next_launch),
