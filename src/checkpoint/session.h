@@ -88,7 +88,7 @@ struct bwi_save {
     bool left;       /* given up by close, but complete: left for the next launch */
     bool copy_lost;  /* the drain found the local copy damaged or gone, or it went while it was written: if the save is
                         dead, a sweep may have taken it */
-    bool told_pending, cleaned;
+    bool told_pending, told_stop, cleaned;
     char held_up[320]; /* what it waits for, to be put behind "and ": "not complete for want of rank 3"; "": unknown */
     struct bwi_id busy[BWI_SAVES_MAX];
     uint32_t tiers;        /* bit per enum bwi_tier that holds it complete */

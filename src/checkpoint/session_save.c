@@ -409,6 +409,8 @@ static bool stop_child(struct bwi_task *t) {
 }
 
 static enum bwi_step stop(struct bwi_save *v) {
+    if (!v->told_stop) wake_the_rest(v); /* it is before them no more, long as its end may take */
+    v->told_stop = true;
     struct bwi_task *children[] = {&v->cow.task, &v->room.task, &v->write.task, &v->publish.task, &v->drain.task};
     unsigned running = 0;
     for (size_t i = 0; i < sizeof children / sizeof *children; i++) running += !stop_child(children[i]);

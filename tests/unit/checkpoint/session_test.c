@@ -144,6 +144,16 @@ static void a_single_tier_goes_straight_to_remote(void **unused) {
     cluster_fini(&c);
 }
 
+static bool is_stopping(struct cluster *c, void *user) {
+    (void)c;
+    return ((struct bwi_save *)user)->state > BWI_SAVE_PENDING;
+}
+
+static bool is_publishing(struct cluster *c, void *user) {
+    (void)c;
+    return ((struct bwi_save *)user)->publish.ctx != NULL;
+}
+
 /* Two saves of each rank at a time straight into the authority, where each write takes as long as it likes: the later
  * one is often written first. */
 static void without_a_local_tier_a_later_save_does_not_end_the_one_before(void **unused) {
@@ -162,6 +172,26 @@ static void without_a_local_tier_a_later_save_does_not_end_the_one_before(void *
         }
         cluster_fini(&c);
     }
+}
+
+static void without_a_local_tier_a_save_does_not_wait_for_the_end_of_one_that_failed(void **unused) {
+    (void)unused;
+    struct cluster c;
+    struct bwi_save *first, *second;
+    cluster_init(&c, 1);
+    open_all(&c, 0, &(struct launch){.launch = "a", .world = 1, .single_tier = true});
+    bwi_bucket_fail_next(c.remote, BWI_STORE_FINISH, NULL, BW_E_IO, false);
+    save_all(&c, 0, 1, 1, &first);
+    save_all(&c, 0, 1, 2, &second);
+    assert_true(cluster_run(&c, is_stopping, first, 60000));
+    bwi_bucket_model(c.remote)->latency_ns = 60 * BWI_NS_PER_S; /* of all that its end takes */
+    assert_true(cluster_run(&c, is_publishing, second, 1000));
+    assert_true(first->state < BWI_SAVE_ENDED);
+    bwi_bucket_model(c.remote)->latency_ns = 0;
+    wait_level(&c, second, BW_COMMITTED);
+    assert_true(cluster_run(&c, ended, first, 600000));
+    assert_int_equal(first->error.status, BW_E_IO);
+    cluster_fini(&c);
 }
 
 static void a_rank_that_fails_aborts_the_save_of_all_and_the_next_one_works(void **unused) {
@@ -667,6 +697,7 @@ int main(void) {
         cmocka_unit_test(a_save_that_is_dropped_or_fails_leaves_a_plan_that_fits_or_none),
         cmocka_unit_test(a_single_tier_goes_straight_to_remote),
         cmocka_unit_test(without_a_local_tier_a_later_save_does_not_end_the_one_before),
+        cmocka_unit_test(without_a_local_tier_a_save_does_not_wait_for_the_end_of_one_that_failed),
         cmocka_unit_test(a_rank_that_fails_aborts_the_save_of_all_and_the_next_one_works),
         cmocka_unit_test(after_a_crash_the_newest_that_all_nodes_hold_is_resumed_and_committed),
         cmocka_unit_test(what_was_resumed_uncommitted_is_committed_by_the_next_launch),
