@@ -23,6 +23,7 @@ and milliseconds (`_ms`) in options, as in the C library; sizes are bytes. What 
 
 import atexit as _atexit
 import enum as _enum
+import os as _os
 import warnings as _warnings
 import weakref as _weakref
 
@@ -82,6 +83,7 @@ class IoBackend(_enum.IntEnum):
 
 
 _open = _weakref.WeakSet()
+_os.register_at_fork(after_in_child=_open.clear)  # a child has none: those are its parent's
 
 
 class Checkpointer(_Checkpointer):

@@ -95,17 +95,8 @@ static bool set_text(struct open_job *j, size_t i, PyObject *value) {
 }
 
 static bool set_number(struct open_job *j, size_t i, PyObject *value) {
-    const uint64_t most = options[i].kind == U32 ? UINT32_MAX : UINT64_MAX;
-    PyObject *index = PyNumber_Index(value);
-    if (index == NULL) return false;
-    const uint64_t n = PyLong_AsUnsignedLongLong(index);
-    Py_DECREF(index);
-    if (PyErr_Occurred() != NULL || n > most) {
-        PyErr_Clear();
-        (void)PyErr_Format(PyExc_ValueError, "%s: expected 0 to %llu, found %R", options[i].name,
-                           (unsigned long long)most, value);
-        return false;
-    }
+    uint64_t n;
+    if (!core_number(value, options[i].name, options[i].kind == U32 ? UINT32_MAX : UINT64_MAX, &n)) return false;
     const uint32_t n32 = (uint32_t)n;
     if (options[i].kind == U32)
         memcpy(member(j, i), &n32, sizeof n32);
@@ -146,34 +137,38 @@ static struct open_job *parse_options(PyObject *args, PyObject *kw) {
 
 /* ---- life ---- */
 
+/* The object is made once there is something behind it: a class that is made in Python may look at it at any time. */
 static PyObject *ck_new(PyTypeObject *type, PyObject *args, PyObject *kw) {
     struct core *core = core_of(type);
     struct open_job *j = parse_options(args, kw);
-    if (j == NULL) return NULL;
-    struct checkpointer *ck = core_alloc(type);
-    if (ck == NULL) {
-        free_open(j);
-        return NULL;
+    if (j == NULL || job_run(&j->job) < 0) return NULL;
+    if (j->job.rc < 0) {
+        const struct bw_error err = j->job.err;
+        drop_open(&j->job);
+        return core_raise(core, &err);
     }
-    ck->core = core;
-    if (job_run(&j->job) < 0) {
-        Py_DECREF(ck);
-        return NULL;
+    struct handle *h = core_handle(j->ck);
+    struct checkpointer *ck = h == NULL ? NULL : core_alloc(type);
+    if (ck != NULL) {
+        ck->core = core;
+        ck->h = h;
+        j->ck = NULL;
+    } else {
+        free(h);
     }
-    const struct bw_error err = j->job.err;
-    ck->h = j->job.rc == 0 ? core_handle(j->ck) : NULL;
-    if (ck->h != NULL) j->ck = NULL;
-    const int rc = j->job.rc;
     drop_open(&j->job);
-    if (ck->h != NULL) return (PyObject *)ck;
-    Py_DECREF(ck);
-    return rc == 0 ? NULL : core_raise(core, &err);
+    return (PyObject *)ck;
 }
 
-/* What hangs on it goes first: the library frees its saves with it. */
-static void cut_loose(struct checkpointer *ck) {
+/* The library frees its saves with it, and may read what they keep until it has ended: a list of that, or NULL with an
+ * exception. Afterwards nobody is inside any more, and nobody gets in. */
+static PyObject *cut_loose(struct checkpointer *ck) {
+    PyObject *kept = PyList_New(0);
+    if (kept == NULL) return NULL;
     while (ck->readers != NULL) reader_shut(ck->readers);
-    while (ck->saves != NULL) save_orphan(ck->saves);
+    while (ck->saves != NULL) save_orphan(ck->saves, kept);
+    (void)core_take(ck->h, true);
+    return kept;
 }
 
 struct close_job {
@@ -201,8 +196,9 @@ static PyObject *ck_close(PyObject *self, PyObject *args, PyObject *kw) {
         free(j);
         return PyErr_Occurred() != NULL ? NULL : Py_NewRef(Py_None);
     }
-    cut_loose(ck);
-    if (job_run(&j->job) < 0) return NULL;
+    PyObject *kept = cut_loose(ck);
+    if (kept == NULL || job_run(&j->job) < 0) return NULL; /* what is left to itself goes on reading what is kept */
+    Py_DECREF(kept);
     const struct bw_error err = j->job.err;
     const int rc = j->job.rc;
     free(j);
@@ -257,8 +253,8 @@ static void drop_begin(struct job *job) {
 
 static PyObject *ck_begin(PyObject *self, PyObject *step) {
     struct checkpointer *ck = (struct checkpointer *)self;
-    const uint64_t n = PyLong_AsUnsignedLongLong(step);
-    if (PyErr_Occurred() != NULL) return NULL;
+    uint64_t n;
+    if (!core_number(step, "step", UINT64_MAX, &n)) return NULL;
     struct begin_job *j = calloc(1, sizeof *j);
     if (j == NULL) return PyErr_NoMemory();
     *j = (struct begin_job){.job = {.run = run_begin, .drop = drop_begin, .held = ck->h},
@@ -272,7 +268,9 @@ static PyObject *ck_begin(PyObject *self, PyObject *step) {
     const struct bw_error err = j->job.err;
     struct bw_save *save = j->job.rc < 0 ? NULL : j->save;
     free(j);
-    return save == NULL ? core_raise(ck->core, &err) : save_of(ck, save);
+    PyObject *made = save == NULL ? core_raise(ck->core, &err) : save_of(ck, save);
+    core_leave(ck->h);
+    return made;
 }
 
 struct restore_job {
@@ -307,7 +305,9 @@ static PyObject *ck_restore(PyObject *self, PyObject *unused) {
     const struct bw_error err = j->job.err;
     struct bw_restore *restore = j->job.rc < 0 ? NULL : j->restore;
     free(j);
-    return restore == NULL ? core_raise(ck->core, &err) : reader_of(ck->core, ck, restore);
+    PyObject *made = restore == NULL ? core_raise(ck->core, &err) : reader_of(ck->core, ck, restore);
+    core_leave(ck->h);
+    return made;
 }
 
 /* ---- what is told ---- */

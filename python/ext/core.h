@@ -27,6 +27,9 @@ void core_free(PyObject *self);       /* the memory of an object, at the end of 
 void *core_raise(const struct core *core, const struct bw_error *err); /* NULL, with the exception set */
 /* Seconds (None: for ever) to milliseconds. false: an exception is set. */
 bool core_timeout(PyObject *seconds, uint64_t *ret_ms);
+/* An integer, 0 to `most`. false: an exception names `what`. */
+bool core_number(PyObject *value, const char *what, uint64_t most, uint64_t *ret);
+bool core_number32(PyObject *value, const char *what, uint32_t *ret);
 
 /* A pointer of the library's, and how many calls are inside with it without the interpreter's lock. It lies apart from
  * the Python object: a call that was interrupted is inside still when that is gone. */
@@ -38,7 +41,8 @@ struct handle *core_handle(void *ptr);                /* NULL: no memory, an exc
 void *core_enter(struct handle *h, const char *what); /* NULL: it is closed, and an exception says so */
 void core_leave(struct handle *h);                    /* any thread, without the interpreter's lock too */
 /* Takes the pointer away from new calls and waits for those inside; whoever gets it closes it. NULL: it was closed
- * before; or, unless it is patient, an exception is set, and the pointer is left to itself. */
+ * before (a patient one waits for those inside all the same); or, unless it is patient, an exception is set, and all is
+ * as it was. */
 void *core_take(struct handle *h, bool patient);
 /* For the end of the Python object. The pointer, if nobody is inside; else it is left to itself. */
 void *core_drop(struct handle *h);
@@ -56,8 +60,8 @@ struct job {
     /* inside */
     void *inside;
 };
-/* Takes the job over, and leaves its handle. 0: it has run, and belongs to the caller again. -1: interrupted, or no
- * memory; an exception is set, and the job is not the caller's any more. */
+/* Takes the job over. 0: it has run, and belongs to the caller again, who leaves its handle once what came of the job
+ * is in its place. -1: interrupted, or no memory; an exception is set, and the job is not the caller's any more. */
 int job_run(struct job *j);
 
 /* ---- types ---- */
@@ -81,6 +85,8 @@ struct checkpointer {
     struct reader *readers; /* that are not closed */
 };
 
+/* Saves and readers of a checkpointer are on its list. Who lets the library close one takes it off first and is inside
+ * the checkpointer meanwhile, so that nobody closes that under it. */
 struct save {
     PyObject_HEAD struct core *core;
     struct handle *h;
@@ -101,7 +107,8 @@ extern PyMethodDef catalog_methods[]; /* functions of the module */
 
 PyObject *save_of(struct checkpointer *ck, struct bw_save *save); /* takes it over, on failure too */
 PyObject *reader_of(struct core *core, struct checkpointer *ck, struct bw_restore *restore); /* likewise */
-void save_orphan(struct save *s);   /* its checkpointer is being closed */
+/* Its checkpointer is being closed. What it keeps goes into `kept` as well, a list. */
+void save_orphan(struct save *s, PyObject *kept);
 void reader_shut(struct reader *r); /* closes it */
 /* The tensors of a sequence as a new list; NULL: an exception is set. */
 PyObject *tensor_list(struct core *core, PyObject *sequence);

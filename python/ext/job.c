@@ -119,9 +119,6 @@ int job_run(struct job *j) {
         done = done || interrupted;
     }
     free_inside(in);
-    if (interrupted)
-        drop(j);
-    else
-        core_leave(j->held);
+    if (interrupted) drop(j);
     return interrupted ? -1 : 0;
 }

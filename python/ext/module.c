@@ -52,6 +52,24 @@ bool core_timeout(PyObject *seconds, uint64_t *ret_ms) {
     return true;
 }
 
+bool core_number(PyObject *value, const char *what, uint64_t most, uint64_t *ret) {
+    PyObject *index = PyNumber_Index(value);
+    if (index == NULL) return false;
+    *ret = PyLong_AsUnsignedLongLong(index);
+    Py_DECREF(index);
+    if (PyErr_Occurred() == NULL && *ret <= most) return true;
+    PyErr_Clear();
+    (void)PyErr_Format(PyExc_ValueError, "%s: expected 0 to %llu, found %R", what, (unsigned long long)most, value);
+    return false;
+}
+
+bool core_number32(PyObject *value, const char *what, uint32_t *ret) {
+    uint64_t n;
+    if (!core_number(value, what, UINT32_MAX, &n)) return false;
+    *ret = (uint32_t)n;
+    return true;
+}
+
 bool core_set(PyObject *dict, const char *key, PyObject *value) {
     if (value == NULL) return false;
     const int rc = PyDict_SetItemString(dict, key, value);
@@ -86,11 +104,14 @@ void *core_take(struct handle *h, bool patient) {
     const struct timespec moment = {.tv_nsec = 1000000};
     void *p = h->ptr;
     h->ptr = NULL;
-    while (p != NULL && atomic_load(&h->users) > 0) {
+    while ((p != NULL || patient) && atomic_load(&h->users) > 0) {
         Py_BEGIN_ALLOW_THREADS(void)
         nanosleep(&moment, NULL);
         Py_END_ALLOW_THREADS
-        if (!patient && PyErr_CheckSignals() < 0) return NULL;
+        if (!patient && PyErr_CheckSignals() < 0) {
+            h->ptr = p; /* of all takers only one has it */
+            return NULL;
+        }
     }
     return p;
 }

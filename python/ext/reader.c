@@ -14,9 +14,9 @@ PyObject *reader_of(struct core *core, struct checkpointer *ck, struct bw_restor
     if (r != NULL) {
         r->core = core;
         r->h = core_handle(restore);
-        if (r->h == NULL) Py_CLEAR(r);
     }
-    if (r == NULL) {
+    if (r == NULL || r->h == NULL) {
+        Py_XDECREF((PyObject *)r);
         bw_restore_close(restore);
         return NULL;
     }
@@ -28,25 +28,35 @@ PyObject *reader_of(struct core *core, struct checkpointer *ck, struct bw_restor
     return (PyObject *)r;
 }
 
-static void unlink_reader(struct reader *r) {
-    if (r->of == NULL) return;
-    struct reader **at = &r->of->readers;
+/* Takes it off the list. The checkpointer, if it has one still: entered, and the caller's. */
+static struct checkpointer *part(struct reader *r) {
+    struct checkpointer *of = r->of;
+    if (of == NULL) return NULL;
+    struct reader **at = &of->readers;
     while (*at != r) at = &(*at)->next;
     *at = r->next;
-    Py_CLEAR(r->of);
+    r->of = NULL;
+    (void)atomic_fetch_add(&of->h->users, 1);
+    return of;
 }
 
-static void close_restore(struct bw_restore *restore) {
-    Py_BEGIN_ALLOW_THREADS
-    bw_restore_close(restore);
-    Py_END_ALLOW_THREADS
+/* The last use of it; the checkpointer stays open until it is closed. */
+static void finish(struct reader *r, bool gone) {
+    struct checkpointer *of = part(r);
+    struct bw_restore *restore = gone ? core_drop(r->h) : core_take(r->h, true);
+    if (restore != NULL) {
+        Py_BEGIN_ALLOW_THREADS
+        bw_restore_close(restore);
+        Py_END_ALLOW_THREADS
+    }
+    if (of == NULL) return;
+    core_leave(of->h);
+    Py_DECREF((PyObject *)of);
 }
 
 void reader_shut(struct reader *r) {
     Py_INCREF((PyObject *)r);
-    unlink_reader(r);
-    struct bw_restore *restore = core_take(r->h, true);
-    if (restore != NULL) close_restore(restore);
+    finish(r, false);
     Py_DECREF((PyObject *)r);
 }
 
@@ -75,19 +85,20 @@ static bool fill_open(struct open_job *j, PyObject *args, PyObject *kw) {
     static char *names[] = {"remote_url",          "run",           "step",       "id",         "local_url",
                             "memory_budget_bytes", "io_timeout_ms", "io_threads", "io_backend", NULL};
     const char *text[4] = {0};
-    PyObject *step = Py_None;
-    unsigned long long budget = j->o.memory_budget_bytes, timeout = j->o.io_timeout_ms;
-    unsigned threads = 0, backend = BW_IO_AUTO;
-    if (!PyArg_ParseTupleAndKeywords(args, kw, "ss|O$zzKKII", names, &text[0], &text[1], &step, &text[2], &text[3],
+    PyObject *step = Py_None, *budget = NULL, *timeout = NULL, *threads = NULL, *backend = NULL;
+    struct bw_reader_options *o = &j->o;
+    if (!PyArg_ParseTupleAndKeywords(args, kw, "ss|O$zzOOOO", names, &text[0], &text[1], &step, &text[2], &text[3],
                                      &budget, &timeout, &threads, &backend))
         return false;
-    if (step != Py_None) j->o.step = PyLong_AsUnsignedLongLong(step);
-    if (PyErr_Occurred() != NULL) return false;
+    if ((step != Py_None && !core_number(step, "step", UINT64_MAX, &o->step)) ||
+        (budget != NULL && !core_number(budget, "memory_budget_bytes", UINT64_MAX, &o->memory_budget_bytes)) ||
+        (timeout != NULL && !core_number(timeout, "io_timeout_ms", UINT64_MAX, &o->io_timeout_ms)) ||
+        (threads != NULL && !core_number32(threads, "io_threads", &o->io_threads)) ||
+        (backend != NULL && !core_number32(backend, "io_backend", &o->io_backend)))
+        return false;
     for (size_t i = 0; i < 4; i++)
         if (text[i] != NULL && (j->texts[i] = strdup(text[i])) == NULL) return PyErr_NoMemory() != NULL;
     j->o.remote_url = j->texts[0], j->o.run = j->texts[1], j->o.id = j->texts[2], j->o.local_url = j->texts[3];
-    j->o.memory_budget_bytes = budget, j->o.io_timeout_ms = timeout, j->o.io_threads = threads,
-    j->o.io_backend = backend;
     return true;
 }
 
@@ -281,11 +292,11 @@ static PyObject *reader_tensor(PyObject *self, PyObject *name) {
 static PyObject *reader_blob(PyObject *self, PyObject *args) {
     struct reader *r = (struct reader *)self;
     struct bw_error err = BW_ERROR_INIT;
-    unsigned rank;
+    uint32_t rank;
     const char *name;
     size_t bytes = 0;
-    PyObject *blob = NULL;
-    if (!PyArg_ParseTuple(args, "Is", &rank, &name)) return NULL;
+    PyObject *blob = NULL, *number;
+    if (!PyArg_ParseTuple(args, "Os", &number, &name) || !core_number32(number, "rank", &rank)) return NULL;
     struct bw_restore *restore = core_enter(r->h, "Reader");
     int rc = BW_E_LIMIT;
     if (restore == NULL) return NULL;
@@ -337,13 +348,13 @@ static PyObject *reader_metadata(PyObject *self, PyObject *rank) {
     struct reader *r = (struct reader *)self;
     struct bw_error err = BW_ERROR_INIT;
     const char *json = NULL;
-    const unsigned long n = PyLong_AsUnsignedLong(rank);
-    if (PyErr_Occurred() != NULL) return NULL;
+    uint32_t n;
+    if (!core_number32(rank, "rank", &n)) return NULL;
     struct bw_restore *restore = core_enter(r->h, "Reader");
     int rc;
     if (restore == NULL) return NULL;
     Py_BEGIN_ALLOW_THREADS
-    rc = bw_restore_metadata(restore, n > UINT32_MAX ? UINT32_MAX : (uint32_t)n, &json, &err);
+    rc = bw_restore_metadata(restore, n, &json, &err);
     Py_END_ALLOW_THREADS
     PyObject *text = rc < 0 ? core_raise(r->core, &err) : PyUnicode_FromString(json);
     core_leave(r->h);
@@ -370,20 +381,13 @@ static PyObject *reader_stats(PyObject *self, PyObject *unused) {
 
 static PyObject *reader_close(PyObject *self, PyObject *unused) {
     (void)unused;
-    struct reader *r = (struct reader *)self;
-    struct bw_restore *restore = core_take(r->h, false);
-    if (restore == NULL && PyErr_Occurred() != NULL) return NULL;
-    if (restore != NULL) close_restore(restore);
-    unlink_reader(r);
+    finish((struct reader *)self, false);
     Py_RETURN_NONE;
 }
 
 static void reader_dealloc(PyObject *self) {
-    struct reader *r = (struct reader *)self;
     PyObject_GC_UnTrack(self);
-    struct bw_restore *restore = core_drop(r->h);
-    if (restore != NULL) close_restore(restore);
-    unlink_reader(r);
+    finish((struct reader *)self, true);
     core_free(self);
 }
 

@@ -13,9 +13,9 @@ PyObject *save_of(struct checkpointer *ck, struct bw_save *save) {
         s->core = ck->core;
         s->kept = PyList_New(0);
         s->h = s->kept == NULL ? NULL : core_handle(save);
-        if (s->h == NULL) Py_CLEAR(s);
     }
-    if (s == NULL) {
+    if (s == NULL || s->h == NULL) {
+        Py_XDECREF((PyObject *)s);
         bw_save_release(save);
         return NULL;
     }
@@ -25,19 +25,33 @@ PyObject *save_of(struct checkpointer *ck, struct bw_save *save) {
     return (PyObject *)s;
 }
 
-static void unlink_save(struct save *s) {
-    if (s->of == NULL) return;
-    struct save **at = &s->of->saves;
+/* Takes it off the list. The checkpointer, if it has one still: entered, and the caller's. */
+static struct checkpointer *part(struct save *s) {
+    struct checkpointer *of = s->of;
+    if (of == NULL) return NULL;
+    struct save **at = &of->saves;
     while (*at != s) at = &(*at)->next;
     *at = s->next;
-    Py_CLEAR(s->of);
+    s->of = NULL;
+    (void)atomic_fetch_add(&of->h->users, 1);
+    return of;
 }
 
-/* The library frees it with its checkpointer, and reads no memory afterwards. */
-void save_orphan(struct save *s) {
+static void parted(struct checkpointer *of) {
+    if (of == NULL) return;
+    core_leave(of->h);
+    Py_DECREF((PyObject *)of);
+}
+
+void save_orphan(struct save *s, PyObject *kept) {
+    if (PyList_Append(kept, s->kept) < 0) {
+        PyErr_Clear();
+        Py_INCREF(s->kept); /* for ever, rather than too short */
+    }
     Py_INCREF((PyObject *)s);
-    unlink_save(s);
+    struct checkpointer *of = part(s);
     (void)core_take(s->h, true);
+    parted(of);
     Py_DECREF((PyObject *)s);
 }
 
@@ -120,6 +134,15 @@ static PyObject *save_blob(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+static PyObject *save_keep(PyObject *self, PyObject *what) {
+    struct save *s = (struct save *)self;
+    struct bw_save *save = core_enter(s->h, "Save");
+    if (save == NULL) return NULL;
+    const bool kept = keep(s, what);
+    core_leave(s->h);
+    return kept ? Py_NewRef(Py_None) : NULL;
+}
+
 /* ---- calls that only take the handle ---- */
 
 typedef int (*plain_call)(struct bw_save *save, const char *text, struct bw_error *err);
@@ -196,8 +219,9 @@ static bool parse_level(PyObject *level, int *ret) {
     const char *name = PyUnicode_Check(level) ? PyUnicode_AsUTF8AndSize(level, NULL) : NULL;
     if (name == NULL && PyErr_Occurred() != NULL) return false;
     if (name == NULL) {
-        *ret = (int)PyLong_AsLong(level);
-        if (PyErr_Occurred() != NULL) return false;
+        uint64_t n;
+        if (!core_number(level, "level", BW_COMMITTED, &n)) return false;
+        *ret = (int)n;
     }
     for (int i = BW_CAPTURED; name != NULL && i <= BW_COMMITTED; i++)
         if (strcmp(name, bw_level_name(i)) == 0) {
@@ -277,7 +301,7 @@ static PyObject *save_stats(PyObject *self, PyObject *unused) {
                     N(objects_local) && N(objects_remote) && N(stall_ns) && N(capture_ns) && N(local_ns) &&
                     N(remote_ns) && N(committed_ns) && N(arena_wait_ns) && N(protect_ns) && N(copied_bytes) &&
                     N(writes_caught) && N(writes_waited) && N(write_wait_max_ns) && T(capture_mode) && T(capture_why) &&
-                    T(write_path) && N(tiers) && N(from_memory_bytes);
+                    T(write_path) && N(tiers) && N(from_memory_bytes) && N(recycled_bytes);
 #undef N
 #undef T
     if (!ok) Py_CLEAR(d);
@@ -293,37 +317,40 @@ static void release(struct bw_save *save) {
     Py_END_ALLOW_THREADS
 }
 
+/* The last use of it. */
+static void finish(struct save *s, bool gone) {
+    struct checkpointer *of = part(s);
+    struct bw_save *save = gone ? core_drop(s->h) : core_take(s->h, true);
+    if (save != NULL) release(save);
+    parted(of);
+    Py_CLEAR(s->kept);
+}
+
 static PyObject *save_release(PyObject *self, PyObject *unused) {
     (void)unused;
-    struct save *s = (struct save *)self;
-    struct bw_save *save = core_take(s->h, false);
-    if (save == NULL && PyErr_Occurred() != NULL) return NULL;
-    if (save != NULL) release(save);
-    unlink_save(s);
-    Py_CLEAR(s->kept);
+    finish((struct save *)self, false);
     Py_RETURN_NONE;
 }
 
 static void save_dealloc(PyObject *self) {
-    struct save *s = (struct save *)self;
     PyObject_GC_UnTrack(self);
-    struct bw_save *save = core_drop(s->h);
-    if (save != NULL) release(save);
-    unlink_save(s);
-    Py_CLEAR(s->kept);
+    finish((struct save *)self, true);
     core_free(self);
 }
 
+/* Not what it keeps: the collector of cycles would empty that while it is read. It goes with the object, which waits.
+ */
 static int save_traverse(PyObject *self, visitproc visit, void *arg) {
-    const struct save *s = (const struct save *)self;
     Py_VISIT(Py_TYPE(self));
-    Py_VISIT(s->kept);
-    Py_VISIT((PyObject *)s->of);
+    Py_VISIT((PyObject *)((const struct save *)self)->of);
     return 0;
 }
 
 static PyMethodDef methods[] = {
     {"add", save_add, METH_O, "add(tensors)\n--\n\nDescribes tensors: a sequence of Tensor. Copies nothing."},
+    {"keep", save_keep, METH_O,
+     "keep(owner)\n--\n\nKeeps an object alive until the save no longer reads: what owns memory that is given by "
+     "address."},
     {"blob", save_blob, METH_VARARGS,
      "blob(name, data)\n--\n\nAdds bytes (bytes, bytearray, a contiguous buffer) under a name that is unique in this "
      "rank."},

@@ -70,10 +70,10 @@ static bool take_numbers(struct tensor *t, PyObject *sequence, const char *what,
 }
 
 static bool is_row_major(const struct tensor *t) {
-    int64_t want = (int64_t)bw_dtype_bytes((int)t->dtype);
+    uint64_t want = bw_dtype_bytes((int)t->dtype);
     for (uint32_t d = t->dims; d-- > 0;) {
-        if (t->extent[d] > 1 && t->stride[d] != want) return false;
-        want *= (int64_t)t->extent[d];
+        if (t->extent[d] > 1 && (uint64_t)t->stride[d] != want) return false;
+        want *= t->extent[d];
     }
     return true;
 }
@@ -94,8 +94,9 @@ static bool from_buffer(struct tensor *t, PyObject *memory, PyObject *dtype) {
     if (dtype != Py_None && !parse_dtype(dtype, &t->dtype)) return false;
     if (dtype == Py_None) t->dtype = dtype_of_format(b->format, b->itemsize);
     if (t->dtype == 0 || bw_dtype_bytes((int)t->dtype) != (size_t)b->itemsize) {
-        (void)PyErr_Format(PyExc_ValueError, "memory: elements of format \"%s\" and %zd bytes are not of %s", b->format,
-                           b->itemsize, dtype == Py_None ? "any dtype that is known; give dtype" : "that dtype");
+        (void)PyErr_Format(PyExc_ValueError, "memory: elements of format \"%s\" and %zd bytes are not of %s",
+                           b->format == NULL ? "B" : b->format, b->itemsize,
+                           dtype == Py_None ? "any dtype that is known; give dtype" : "that dtype");
         return false;
     }
     t->data = b->buf;
@@ -145,6 +146,12 @@ static bool take_name(struct tensor *t, PyObject *name) {
     return false;
 }
 
+static bool take_replica(struct tensor *t, PyObject *count, PyObject *index, PyObject *group) {
+    return (count == NULL || core_number32(count, "replica_count", &t->replica_count)) &&
+           (index == NULL || core_number32(index, "replica_index", &t->replica_index)) &&
+           (group == NULL || core_number(group, "replica_group", UINT64_MAX, &t->replica_group));
+}
+
 static PyObject *tensor_new(PyTypeObject *type, PyObject *args, PyObject *kw) {
     static char *names[] = {
         "name",          "memory",        "dtype",         "shape",  "offset", "extent", "stride_bytes",
@@ -152,22 +159,20 @@ static PyObject *tensor_new(PyTypeObject *type, PyObject *args, PyObject *kw) {
     PyObject *name, *memory, *dtype = Py_None, *shape = Py_None, *offset = Py_None, *extent = Py_None,
                              *stride = Py_None;
     PyObject *owner = Py_None;
-    unsigned count = 0, index = 0;
-    unsigned long long group = 0;
+    PyObject *count = NULL, *index = NULL, *group = NULL;
     int device = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kw, "UO|$OOOOOIIKpO", names, &name, &memory, &dtype, &shape, &offset,
+    if (!PyArg_ParseTupleAndKeywords(args, kw, "UO|$OOOOOOOOpO", names, &name, &memory, &dtype, &shape, &offset,
                                      &extent, &stride, &count, &index, &group, &device, &owner))
         return NULL;
     struct tensor *t = core_alloc(type);
     if (t == NULL) return NULL;
     t->owner = Py_NewRef(owner);
-    t->replica_count = count, t->replica_index = index, t->replica_group = group;
     t->flags = device ? BW_TENSOR_DEVICE : 0;
     const bool by_address = PyLong_Check(memory);
     if (!by_address && (extent != Py_None || stride != Py_None))
         PyErr_SetString(PyExc_TypeError,
                         "extent and stride_bytes: a buffer says that itself; expected only with an address");
-    else if (take_name(t, name) &&
+    else if (take_name(t, name) && take_replica(t, count, index, group) &&
              (by_address ? from_address(t, memory, dtype, extent == Py_None ? shape : extent, stride)
                          : from_buffer(t, memory, dtype)) &&
              place(t, by_address && extent == Py_None ? Py_None : shape, offset))

@@ -123,6 +123,28 @@ class Memory(Case):
                 np.testing.assert_array_equal(into, want)
             self.assertEqual(r.blob(0, "b"), b"x" * 100000)
 
+    def test_a_save_in_a_cycle_that_is_collected_is_of_its_start(self):
+        with self.open(capture=bw.Capture.COW, drain_bytes_per_s=32 << 20) as ck:
+            for step in range(1, 6):
+                class Trainer:
+                    pass
+
+                trainer = Trainer()
+                array = np.full(8 << 20, step, np.uint8)
+                trainer.itself, trainer.save = trainer, ck.begin(step)
+                trainer.save.keep(array)
+                trainer.save.add([bw.Tensor("w", array.ctypes.data, dtype="U8", shape=array.shape)])
+                trainer.save.start()
+                trainer.save.wait_writable()
+                del trainer, array
+                gc.collect()
+                junk = [np.full(8 << 20, 99, np.uint8) for _ in range(3)]
+                del junk
+        for step in range(1, 6):
+            into = np.zeros(8 << 20, np.uint8)
+            self.read([bw.Tensor("w", into)], step=step)
+            self.assertEqual((into.min(), into.max()), (step, step))
+
     def test_what_is_no_memory_of_a_tensor_is_told(self):
         a = np.zeros((2, 3), np.float32)
         for make, error, says in [
@@ -243,6 +265,24 @@ class Errors(Case):
         with self.assertRaisesRegex(TypeError, "by name"):
             _core.Checkpointer("r")
 
+    def test_numbers_that_are_too_large_are_not_taken_for_small_ones(self):
+        self.commit([bw.Tensor("w", np.zeros(4))], blobs={"b": b"x"})
+        for call in (lambda r: r.blob(1 << 32, "b"), lambda r: r.metadata(1 << 32), lambda r: r.blob(-1, "b"),
+                     lambda _: bw.Tensor("w", np.zeros(4), replica_count=(1 << 32) + 1),
+                     lambda _: bw.Reader(f"{self.dir}/remote", "r", io_timeout_ms=-1),
+                     lambda _: bw.Reader(f"{self.dir}/remote", "r", step=1 << 64)):
+            with bw.Reader(f"{self.dir}/remote", "r") as r, self.assertRaises(ValueError):
+                call(r)
+
+    def test_a_class_that_looks_at_itself_while_opening_fails_is_safe(self):
+        class Curious(bw.Checkpointer):
+            def __del__(self):
+                self.close()
+
+        with self.assertRaises(errors.InvalidError):
+            Curious(run="not a name", job="j", launch="l", rank=0, world=1, remote_url=f"{self.dir}/remote")
+        gc.collect()
+
     def test_what_is_closed_says_so(self):
         ck = self.open()
         save = ck.save(1, [bw.Tensor("w", np.zeros(4))])
@@ -264,7 +304,7 @@ class Errors(Case):
             save = ck.save(1, [bw.Tensor("w", np.zeros(12 << 20, np.uint8))])
             with self.assertRaises(TimeoutError):
                 save.wait("committed", timeout_s=0.05)
-            for wrong in ("safe", 0, 9, None):
+            for wrong in ("safe", 0, 9, (1 << 32) + 1, -1, None):
                 with self.assertRaises((ValueError, TypeError)):
                     save.wait(wrong)
             for wrong in (-1, float("nan"), "soon"):
@@ -315,6 +355,22 @@ class Interrupts(Case):
             turns += 1
         self.assertGreater(turns, 1000)
         waiter.join()
+
+    def test_closing_while_others_let_go_is_orderly(self):
+        for step in range(1, 9):
+            ck = self.open()
+            saves = [ck.save(100 * step + i, [bw.Tensor("w", np.zeros(1 << 16))]) for i in range(2)]
+            readers = [ck.restore() for _ in range(2)] if step > 1 else []
+            threads = [threading.Thread(target=s.release) for s in saves]
+            threads += [threading.Thread(target=r.close) for r in readers]
+            for t in threads:
+                t.start()
+            saves.clear()
+            readers.clear()
+            ck.close(60)
+            for t in threads:
+                t.join(30)
+                self.assertFalse(t.is_alive())
 
     def test_closing_ends_the_waits_of_other_threads(self):
         ck = self.open(drain_bytes_per_s=1 << 20)

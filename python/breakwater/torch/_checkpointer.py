@@ -110,6 +110,7 @@ class Checkpointer:
         plan = self._encoder.encode(state)
         save = self._core.begin(step)
         try:
+            save.keep(plan.alive)  # whoever lets go of this first
             save.add(plan.tensors)
             save.blob(TREE, plan.tree)
             save.start()
