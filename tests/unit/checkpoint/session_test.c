@@ -180,17 +180,19 @@ static void without_a_local_tier_a_save_does_not_wait_for_the_end_of_one_that_fa
     struct bwi_save *first, *second;
     cluster_init(&c, 1);
     open_all(&c, 0, &(struct launch){.launch = "a", .world = 1, .single_tier = true});
-    bwi_bucket_fail_next(c.remote, BWI_STORE_FINISH, NULL, BW_E_IO, false);
+    bwi_bucket_model(c.remote)->latency_ns = BWI_NS_PER_MS;
+    bwi_bucket_fail_next(c.remote, BWI_STORE_CREATE, "/groups/", BW_E_IO, false);
     save_all(&c, 0, 1, 1, &first);
     save_all(&c, 0, 1, 2, &second);
     assert_true(cluster_run(&c, is_stopping, first, 60000));
+    assert_int_equal(second->state, BWI_SAVE_PUBLISH);
     bwi_bucket_model(c.remote)->latency_ns = 60 * BWI_NS_PER_S; /* of all that its end takes */
     assert_true(cluster_run(&c, is_publishing, second, 1000));
     assert_true(first->state < BWI_SAVE_ENDED);
     bwi_bucket_model(c.remote)->latency_ns = 0;
     wait_level(&c, second, BW_COMMITTED);
     assert_true(cluster_run(&c, ended, first, 600000));
-    assert_int_equal(first->error.status, BW_E_IO);
+    assert_true(first->error.status < 0);
     cluster_fini(&c);
 }
 
