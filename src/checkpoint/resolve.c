@@ -233,7 +233,7 @@ static enum bwi_step look_at_groups(struct bwi_resolve *r, struct bwi_marked whi
     which.stop_at_bad = true;
     which.deadline_ns = r->deadline_ns;
     w->look = which;
-    r->state = in;
+    r->state = (int)in;
     bwi_marked_start(&w->look, r->task.loop, &r->task);
     return BWI_STEP_WAIT;
 }

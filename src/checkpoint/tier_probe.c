@@ -34,7 +34,7 @@ enum probe_state {
 };
 
 static enum bwi_step go(struct bwi_tier_probe *p, enum probe_state to) {
-    p->state = to;
+    p->state = (int)to;
     return BWI_STEP_AGAIN;
 }
 
@@ -44,7 +44,7 @@ static struct bwi_store *store_of(const struct bwi_tier_probe *p) {
 
 static enum bwi_step send(struct bwi_tier_probe *p, struct bwi_call *c, enum probe_state then) {
     bwi_call_submit(c, &p->task, store_of(p));
-    p->state = then;
+    p->state = (int)then;
     return BWI_STEP_WAIT;
 }
 

@@ -106,13 +106,11 @@ static struct bwi_store_handle *keep(struct bwi_os *os, struct bwi_store_op *op)
         *op->handle = h;
     }
     if (h == NULL || h->fd != op->req.fd) drop(os, op->req.fd);
-    if (h == NULL) {
+    const bool known = h != NULL && h->direct.fd >= 0;
+    if (h == NULL || (known && h->direct.fd != op->direct.fd))
         drop(os, op->direct.fd);
-    } else if (h->direct.fd < 0) {
-        if (op->direct.fd >= 0 || op->direct.none) h->direct = op->direct;
-    } else if (h->direct.fd != op->direct.fd) {
-        drop(os, op->direct.fd);
-    }
+    else if (!known && (op->direct.fd >= 0 || op->direct.none))
+        h->direct = op->direct;
     return h;
 }
 

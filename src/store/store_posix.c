@@ -102,7 +102,7 @@ static void aim(struct bwi_store_op *op) {
 static bool is_written(struct bwi_posix *p, struct bwi_store_op *op) {
     struct bwi_posix_upload *u = op->upload ? bwi_posix_upload_of(op) : NULL;
     struct bwi_io_req *req = &op->req;
-    if (req->kind != BWI_IO_WRITE || req->fd != u->direct) return true;
+    if (u == NULL || req->kind != BWI_IO_WRITE || req->fd != u->direct) return true;
     if (req->result == -EINVAL) { /* this disk wants more than the usual alignment */
         u->no_direct = true;
         req->bytes = op->bytes;
