@@ -160,15 +160,12 @@ static PyObject *ck_new(PyTypeObject *type, PyObject *args, PyObject *kw) {
     return (PyObject *)ck;
 }
 
-/* The library frees its saves with it, and may read what they keep until it has ended: a list of that, or NULL with an
- * exception. Afterwards nobody is inside any more, and nobody gets in. */
-static PyObject *cut_loose(struct checkpointer *ck) {
-    PyObject *kept = PyList_New(0);
-    if (kept == NULL) return NULL;
+/* The library frees its saves with it, and may read what they keep until it has ended: `kept`, a list, gets that.
+ * Afterwards nobody is inside any more, and nobody gets in. */
+static void cut_loose(struct checkpointer *ck, PyObject *kept) {
     while (ck->readers != NULL) reader_shut(ck->readers);
     while (ck->saves != NULL) save_orphan(ck->saves, kept);
     (void)core_take(ck->h, true);
-    return kept;
 }
 
 struct close_job {
@@ -189,15 +186,20 @@ static PyObject *ck_close(PyObject *self, PyObject *args, PyObject *kw) {
     uint64_t ms;
     if (!PyArg_ParseTupleAndKeywords(args, kw, "|O", names, &timeout) || !core_timeout(timeout, &ms)) return NULL;
     if (timeout == NULL) ms = 600000;
-    struct close_job *j = calloc(1, sizeof *j);
-    if (j == NULL) return PyErr_NoMemory();
+    PyObject *kept = PyList_New(0);
+    struct close_job *j = kept == NULL ? NULL : calloc(1, sizeof *j);
+    if (j == NULL) {
+        Py_XDECREF(kept);
+        return PyErr_NoMemory();
+    }
     *j = (struct close_job){.job = {.run = run_close}, .ck = core_take(ck->h, false), .timeout_ms = ms};
     if (j->ck == NULL) { /* closed before: nothing to do, as for files */
         free(j);
+        Py_DECREF(kept);
         return PyErr_Occurred() != NULL ? NULL : Py_NewRef(Py_None);
     }
-    PyObject *kept = cut_loose(ck);
-    if (kept == NULL || job_run(&j->job) < 0) return NULL; /* what is left to itself goes on reading what is kept */
+    cut_loose(ck, kept);
+    if (job_run(&j->job) < 0) return NULL; /* what is left to itself goes on reading what is kept */
     Py_DECREF(kept);
     const struct bw_error err = j->job.err;
     const int rc = j->job.rc;

@@ -24,7 +24,8 @@ void core_free(PyObject *self);       /* the memory of an object, at the end of 
 
 /* ---- errors and arguments: module.c ---- */
 
-void *core_raise(const struct core *core, const struct bw_error *err); /* NULL, with the exception set */
+PyObject *core_error(const struct core *core, const struct bw_error *err); /* the exception, not set */
+void *core_raise(const struct core *core, const struct bw_error *err);     /* NULL, with the exception set */
 /* Seconds (None: for ever) to milliseconds. false: an exception is set. */
 bool core_timeout(PyObject *seconds, uint64_t *ret_ms);
 /* An integer, 0 to `most`. false: an exception names `what`. */

@@ -29,9 +29,13 @@ void core_free(PyObject *self) {
 
 /* ---- errors and arguments ---- */
 
+PyObject *core_error(const struct core *core, const struct bw_error *err) {
+    return PyObject_CallFunction(core->make_error, "isiii", (int)err->status, err->message, (int)err->stage,
+                                 (int)err->os_errno, (int)err->http_status);
+}
+
 void *core_raise(const struct core *core, const struct bw_error *err) {
-    PyObject *e = PyObject_CallFunction(core->make_error, "isiii", (int)err->status, err->message, (int)err->stage,
-                                        (int)err->os_errno, (int)err->http_status);
+    PyObject *e = core_error(core, err);
     if (e == NULL) return NULL;
     PyErr_SetObject((PyObject *)Py_TYPE(e), e);
     Py_DECREF(e);

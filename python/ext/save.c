@@ -280,8 +280,7 @@ static PyObject *save_error(PyObject *self, void *closure) {
     Py_END_ALLOW_THREADS
     core_leave(s->h);
     if (rc == 0) Py_RETURN_NONE;
-    return PyObject_CallFunction(s->core->make_error, "isiii", (int)err.status, err.message, (int)err.stage,
-                                 (int)err.os_errno, (int)err.http_status);
+    return core_error(s->core, &err);
 }
 
 static PyObject *save_stats(PyObject *self, PyObject *unused) {

@@ -62,11 +62,12 @@ class Encoder:
             columns = _columns(walk)
             if _resolve(walk.leaves, columns[3]):
                 columns = _columns(walk)
-        except (RuntimeError, NotImplementedError):
-            columns = None  # memory that cannot be had: the checks say of which
+        except (RuntimeError, NotImplementedError):  # memory that cannot be had: the checks say of which
+            _check_all(walk.leaves)
+            raise
         refs = [*walk.leaves, *walk.arrays]
         values = [*walk.leaves.values(), *walk.arrays.values()]
-        known = None not in (columns, self._columns) and refs == self._refs
+        known = self._columns is not None and refs == self._refs
         if not known or not self._patch(values, columns):
             self._describe_all(refs, values, columns)
         return Plan(list(self._tensors), self._document(tree), values)
@@ -80,9 +81,7 @@ class Encoder:
     # ---- describing ----
 
     def _describe_all(self, refs, values, columns):
-        for ref, value in zip(refs, values, strict=True):
-            if isinstance(value, torch.Tensor):
-                _tensors.check(value, ref)
+        _check_all(dict(zip(refs, values, strict=True)))
         self._forget()  # and nothing is remembered of what is not whole
         taken = set()
         for i, (ref, value) in enumerate(zip(refs, values, strict=True)):
@@ -157,6 +156,13 @@ class Encoder:
         name = _unique(name, taken)
         taken.add(name)
         return name
+
+
+def _check_all(values):
+    """Refuses the first that cannot be saved, by its path."""
+    for ref, value in values.items():
+        if isinstance(value, torch.Tensor):
+            _tensors.check(value, ref)
 
 
 def _unique(name, taken):

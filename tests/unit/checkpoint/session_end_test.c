@@ -472,21 +472,28 @@ static void steps_that_only_some_ranks_make_all_come_to_an_end(void **unused) {
     }
 }
 
+/* A save that is complete here, and dead. Not released. */
+static struct bwi_save *leave_dead_data(struct cluster *c, struct bwi_id *ret) {
+    struct bwi_save *v;
+    open_all(c, 0, &(struct launch){.launch = "a", .world = 1});
+    commit_all(c, 0, 1, 10);
+    bwi_bucket_model(c->remote)->latency_ns = BWI_NS_PER_S;
+    save_all(c, 0, 1, 20, &v);
+    wait_level(c, v, BW_LOCAL);
+    *ret = v->id;
+    bwi_session_cancel(v);
+    assert_true(cluster_run(c, ended, v, 600000));
+    return v;
+}
+
 /* Deleting takes time, and nobody need wait for it where there is room in plenty. */
 static void dead_data_goes_before_the_save_only_where_room_is_short(void **unused) {
     (void)unused;
     for (int is_short = 0; is_short < 2; is_short++) {
         struct cluster c;
-        struct bwi_save *v;
+        struct bwi_id gone;
         cluster_init(&c, 47);
-        open_all(&c, 0, &(struct launch){.launch = "a", .world = 1});
-        commit_all(&c, 0, 1, 10);
-        bwi_bucket_model(c.remote)->latency_ns = BWI_NS_PER_S;
-        save_all(&c, 0, 1, 20, &v);
-        wait_level(&c, v, BW_LOCAL);
-        const struct bwi_id gone = v->id;
-        bwi_session_cancel(v);
-        assert_true(cluster_run(&c, ended, v, 600000));
+        struct bwi_save *v = leave_dead_data(&c, &gone);
         if (is_short) c.ranks[0].session->cfg.local_quota_bytes = 3 * v->plan.stored_bytes - 1;
         bwi_session_release(v);
         save_all(&c, 0, 1, 30, &v);
@@ -510,16 +517,9 @@ static bool is_published_next(struct cluster *c, void *user) {
 static void dead_data_that_cannot_be_looked_for_fails_no_save(void **unused) {
     (void)unused;
     struct cluster c;
-    struct bwi_save *v;
+    struct bwi_id gone;
     cluster_init(&c, 49);
-    open_all(&c, 0, &(struct launch){.launch = "a", .world = 1});
-    commit_all(&c, 0, 1, 10);
-    bwi_bucket_model(c.remote)->latency_ns = BWI_NS_PER_S;
-    save_all(&c, 0, 1, 20, &v);
-    wait_level(&c, v, BW_LOCAL);
-    const struct bwi_id gone = v->id;
-    bwi_session_cancel(v);
-    assert_true(cluster_run(&c, ended, v, 600000));
+    struct bwi_save *v = leave_dead_data(&c, &gone);
     bwi_session_release(v);
     save_all(&c, 0, 1, 30, &v);
     assert_true(cluster_run(&c, is_published_next, v, 600000));
