@@ -22,6 +22,8 @@
  *   - Option structs begin with `struct_size` and are initialised with their `_INIT` macro, so a
  *     program that was compiled against an older header goes on working. A size that no header
  *     had, such as one that ends inside a member, is BW_E_INVALID.
+ *   - Structs that the library fills, such as statistics and events, have no such size. They grow
+ *     only together with the number in the name of the shared library.
  *   - Units are in the names: `_bytes`, `_ms`, `_ns`, `_bytes_per_s`.
  *   - The library never prints, aborts, installs a signal handler, reads the environment, or calls
  *     back into the caller's code. Its threads block all signals.

@@ -92,13 +92,14 @@ bool bwi_policy_evict(struct bwi_local_copy *copies, size_t count, const struct 
     return true;
 }
 
-/* What an incomplete copy takes is not known, so it never waits. */
-bool bwi_policy_evict_later(struct bwi_local_copy *copies, size_t count, uint64_t need, uint64_t quota,
-                            uint64_t free_bytes) {
+/* What an incomplete copy takes is not known, so it never waits. A save in flight has promised what it takes: `need`
+ * has that in it. */
+bool bwi_policy_evict_later(struct bwi_local_copy *copies, size_t count, const struct bwi_id *busy, size_t busy_count,
+                            uint64_t need, uint64_t quota, uint64_t free_bytes) {
     uint64_t all = 0;
     if (__builtin_mul_overflow(need, (uint64_t)BWI_ROOM_SHARERS, &all)) return false;
     for (size_t i = 0; i < count; i++)
-        if (!copies[i].foreign && !copies[i].complete) return false;
+        if (!copies[i].foreign && !copies[i].complete && !is_busy(&copies[i], busy, busy_count)) return false;
     for (size_t i = 0; i < count; i++) copies[i].evict = false;
     return all <= free_bytes && fits(copies, count, need, quota, free_bytes);
 }

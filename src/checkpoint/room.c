@@ -436,7 +436,8 @@ static enum bwi_step end(struct bwi_room *r) {
 static bool may_leave(const struct bwi_room *r) {
     struct bwi_room_work *w = r->w;
     return w->only_garbage && r->may_wait && !r->refused &&
-           bwi_policy_evict_later(w->copies, w->count, need_of(r), quota_of(r), w->space.op.free_bytes);
+           bwi_policy_evict_later(w->copies, w->count, r->busy, r->busy_count, need_of(r), quota_of(r),
+                                  w->space.op.free_bytes);
 }
 
 /* What is written over is not deleted, so it takes no time that the save could wait for; and it is there in time. */
@@ -452,7 +453,8 @@ static enum bwi_step leave_rest(struct bwi_room *r) {
 static void leave_for_next(struct bwi_room *r) {
     struct bwi_room_work *w = r->w;
     if (!w->only_garbage || r->leave_bytes == 0 ||
-        !bwi_policy_evict_later(w->copies, w->count, r->leave_bytes, 0, w->space.op.free_bytes) ||
+        !bwi_policy_evict_later(w->copies, w->count, r->busy, r->busy_count, r->leave_bytes, 0,
+                                w->space.op.free_bytes) ||
         !bwi_policy_recycle(w->copies, w->count, r->busy, r->busy_count, r->leave_bytes))
         return;
     for (size_t i = 0; i < w->count; i++) w->copies[i].stays |= w->copies[i].evict;

@@ -35,8 +35,8 @@ bool bwi_policy_evict(struct bwi_local_copy *copies, size_t count, const struct 
                       uint64_t need, uint64_t quota, uint64_t free_bytes);
 /* Pure: whether deleting may wait until the save is complete, because there is room in plenty as it is: in the quota
  * with what is of no use to anybody, and on the disk for BWI_ROOM_SHARERS ranks that look at it at the same moment. */
-bool bwi_policy_evict_later(struct bwi_local_copy *copies, size_t count, uint64_t need, uint64_t quota,
-                            uint64_t free_bytes);
+bool bwi_policy_evict_later(struct bwi_local_copy *copies, size_t count, const struct bwi_id *busy, size_t busy_count,
+                            uint64_t need, uint64_t quota, uint64_t free_bytes);
 #define BWI_ROOM_SHARERS 8u
 /* Pure: of what may wait, marks as much as `need` bytes can be written over, the oldest first. Whether there is any. */
 bool bwi_policy_recycle(struct bwi_local_copy *copies, size_t count, const struct bwi_id *busy, size_t busy_count,

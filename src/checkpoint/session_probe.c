@@ -19,6 +19,7 @@ void bwi_session_tell_depths(struct bwi_session *s) {
 static void ended(struct bwi_task *t) {
     const struct bwi_tier_probe *p = bwi_container_of(t, struct bwi_tier_probe, task);
     struct bwi_session *s = p->user;
+    if (p->only_sweep) return;
     s->ctx->io_depth[BWI_TIER_LOCAL] = p->depth;
     s->stats.local_io_depth = p->depth;
     s->stats.local_io_bytes_per_s = p->bytes_per_s;
@@ -27,11 +28,13 @@ static void ended(struct bwi_task *t) {
 
 void bwi_session_start_probe(struct bwi_session *s) {
     const struct bwi_store *local = s->ctx->tier[BWI_TIER_LOCAL];
-    if (!s->cfg.probe || s->ctx->io_depth[BWI_TIER_LOCAL] > 0 || !bwi_tier_probe_may(local)) return;
+    const bool given = s->ctx->io_depth[BWI_TIER_LOCAL] > 0;
+    if (!s->cfg.probe || !bwi_tier_probe_may(local)) return;
     s->probe = bwi_calloc(1, sizeof *s->probe);
     if (!s->probe) return; /* the usual number it is */
-    *s->probe = (struct bwi_tier_probe){.ctx = s->ctx, .tier = BWI_TIER_LOCAL, .user = s, .task.ended = ended};
-    bwi_format(s->stats.local_io_why, sizeof s->stats.local_io_why, "usual: not measured yet");
+    *s->probe = (struct bwi_tier_probe){
+        .ctx = s->ctx, .tier = BWI_TIER_LOCAL, .only_sweep = given, .user = s, .task.ended = ended};
+    if (!given) bwi_format(s->stats.local_io_why, sizeof s->stats.local_io_why, "usual: not measured yet");
     bwi_tier_probe_start(s->probe, s->ctx->loop, NULL);
 }
 

@@ -149,9 +149,17 @@ static void note_evictions(struct bwi_save *v) {
                          r->evicted == 1 ? "" : "s");
 }
 
+/* It would lose what was kept for it, and tidies up when it is complete itself. */
+static bool another_is_written(const struct bwi_save *v) {
+    for (const struct bwi_save *o = v->session->saves; o; o = o->next)
+        if (o != v && (o->state == BWI_SAVE_ROOM || o->state == BWI_SAVE_WRITE)) return true;
+    return false;
+}
+
 /* What was left for later goes now that nobody waits for it. It is none of this save's failures if it stays. */
 static enum bwi_step tidy(struct bwi_save *v) {
     struct bwi_session *s = v->session;
+    if (!v->room.task.step && recyclable(v) > 0 && another_is_written(v)) return go(v, BWI_SAVE_QUEUE);
     if (!v->room.task.step) {
         v->room = (struct bwi_room){.ctx = ctx_of(v),
                                     .group = s->group,

@@ -21,8 +21,8 @@ static const unsigned depths[BWI_TIER_PROBE_PASSES] = {SCOUTS, BWI_IO_DEPTH_USUA
 
 enum probe_state {
     PROBE_ASK,
-    PROBE_SPACE,
     PROBE_LOCKED, /* others of this node would measure each other */
+    PROBE_SPACE,
     PROBE_BEGUN,
     PROBE_BUFFER,
     PROBE_FILLED,
@@ -62,7 +62,19 @@ static enum bwi_step fail(struct bwi_tier_probe *p, const struct bw_error *e) {
 
 /* ---- before the first byte ---- */
 
-static enum bwi_step ask_space(struct bwi_tier_probe *p) {
+static enum bwi_step ask_lock(struct bwi_tier_probe *p) {
+    bwi_call_prepare(&p->lock, BWI_STORE_LOCK, PREFIX);
+    return send(p, &p->lock, PROBE_LOCKED);
+}
+
+/* From here on it ends with deleting what lies below the prefix: one that died may have left there more than is free.
+ */
+static enum bwi_step locked(struct bwi_tier_probe *p) {
+    const struct bw_error *e = &p->lock.op.error;
+    if (e->status == BW_E_BUSY) return end(p, "another rank of this node measures");
+    if (e->status < 0) return fail(p, e);
+    p->held = p->lock.op.lock;
+    if (p->only_sweep) return end(p, "nothing was to be measured");
     bwi_call_prepare(&p->call, BWI_STORE_SPACE, NULL);
     return send(p, &p->call, PROBE_SPACE);
 }
@@ -72,15 +84,6 @@ static enum bwi_step asked_space(struct bwi_tier_probe *p) {
     if (op->error.status < 0) return fail(p, &op->error);
     if (op->free_bytes < FULL_LEAST || op->free_bytes < op->total_bytes / 20)
         return end(p, "there is too little room to measure");
-    bwi_call_prepare(&p->lock, BWI_STORE_LOCK, PREFIX);
-    return send(p, &p->lock, PROBE_LOCKED);
-}
-
-static enum bwi_step locked(struct bwi_tier_probe *p) {
-    const struct bw_error *e = &p->lock.op.error;
-    if (e->status == BW_E_BUSY) return end(p, "another rank of this node measures");
-    if (e->status < 0) return fail(p, e);
-    p->held = p->lock.op.lock;
     bwi_call_prepare(&p->call, BWI_STORE_BEGIN, KEY);
     p->call.op.size_bytes = BWI_TIER_PROBE_BYTES;
     return send(p, &p->call, PROBE_BEGUN);
@@ -289,9 +292,9 @@ static enum bwi_step probe_step(struct bwi_task *t) {
     if (p->call.busy || p->lock.busy || (p->state == PROBE_FILLED && t->pending > 0)) return BWI_STEP_WAIT;
     if (t->cancel && p->state < PROBE_SETTLE) return cancel(p);
     switch ((enum probe_state)p->state) {
-    case PROBE_ASK: return ask_space(p);
-    case PROBE_SPACE: return asked_space(p);
+    case PROBE_ASK: return ask_lock(p);
     case PROBE_LOCKED: return locked(p);
+    case PROBE_SPACE: return asked_space(p);
     case PROBE_BEGUN: return begun(p);
     case PROBE_BUFFER: return has_buffer(p);
     case PROBE_FILLED: return measure(p);

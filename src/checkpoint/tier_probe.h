@@ -23,6 +23,7 @@ struct bwi_tier_probe {
     /* in */
     struct bwi_context *ctx;
     enum bwi_tier tier;
+    bool only_sweep; /* measures nothing: takes away what one that died has left */
     void *user;
     /* out, when it has ended; the task's error is only what was in the way, and no failure of anybody */
     unsigned depth;       /* to be used */

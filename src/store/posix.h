@@ -42,7 +42,7 @@ struct bwi_posix {
     } doubts;
     /* Files of deleted objects, to be written over. Any thread. */
     struct bwi_posix_spares {
-        atomic_flag lock; /* held for a few comparisons */
+        struct bwi_mutex lock; /* held for a few comparisons; no call to the kernel */
         size_t count;
         uint64_t bytes;            /* of all */
         struct bwi_mutex giving;   /* held while some are deleted: who finds the disk full meanwhile waits */
@@ -125,6 +125,9 @@ void bwi_posix_finish(struct bwi_store_op *op);
 void bwi_posix_abort(struct bwi_store_op *op);
 
 /* posix_spare.c */
+int bwi_posix_init_spares(struct bwi_posix *p);
+/* What is left on the disk is the rest of a deletion, for whoever finds it next. */
+void bwi_posix_fini_spares(struct bwi_posix *p);
 /* At a DELETE_PREFIX: retires what may be kept of the objects directly below. Whether there is anything below now that
  * the deletion has to leave there. */
 bool bwi_posix_keep(struct bwi_store_op *op);
@@ -134,8 +137,10 @@ bool bwi_posix_has_spares(struct bwi_posix *p, const char *dir);
 uint64_t bwi_posix_spare_bytes(struct bwi_store_op *op);
 /* What lies below a prefix is deleted by others. */
 void bwi_posix_forget_spares(struct bwi_posix *p, const char *prefix);
-/* Deletes as many as give back so many bytes. How many it were: 0: there was none. */
-uint64_t bwi_posix_give_up_spares(struct bwi_store_op *op, uint64_t bytes);
+/* Bytes that have been deleted for want of room, so far. */
+uint64_t bwi_posix_given_up(struct bwi_store_op *op);
+/* Where the disk is full: deletes them all. Whether that, or others since `before`, gave room to try again. */
+bool bwi_posix_makes_room(struct bwi_store_op *op, uint64_t before);
 /* For BEGIN: the best one as a temporary in dirfd, no longer than the upload, or a negative errno: there is none. */
 int bwi_posix_take_spare(struct bwi_store_op *op, int dirfd, char tmp[BWI_POSIX_TMP_BYTES]);
 

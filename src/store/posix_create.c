@@ -68,7 +68,9 @@ static int not_published(struct bwi_store_op *op, int rc, bool doubtful, const c
 int bwi_posix_publish(struct bwi_store_op *op, int dirfd, const char *tmp, const char *leaf) {
     struct bwi_os *os = bwi_posix_of(op)->os;
     const char *what = "link the temporary file to its name";
+    const uint64_t before = bwi_posix_given_up(op);
     int rc = os->link(os, dirfd, tmp, leaf);
+    if (rc == -ENOSPC && bwi_posix_makes_room(op, before)) rc = os->link(os, dirfd, tmp, leaf);
     if (rc < 0 && was_linked(os, dirfd, tmp)) rc = 0;
     if (rc == -EPERM || rc == -EOPNOTSUPP || rc == -ENOSYS || rc == -EMLINK) {
         what = "rename the temporary file to its name";
@@ -83,7 +85,9 @@ int bwi_posix_publish(struct bwi_store_op *op, int dirfd, const char *tmp, const
 
 int bwi_posix_publish_over(struct bwi_store_op *op, int dirfd, const char *tmp, const char *leaf) {
     struct bwi_os *os = bwi_posix_of(op)->os;
+    const uint64_t before = bwi_posix_given_up(op);
     int rc = os->rename_over(os, dirfd, tmp, leaf);
+    if (rc == -ENOSPC && bwi_posix_makes_room(op, before)) rc = os->rename_over(os, dirfd, tmp, leaf);
     if (rc == 0) return 0;
     bool doubtful = is_doubtful(os, dirfd, tmp, rc);
     os->unlink(os, dirfd, tmp);

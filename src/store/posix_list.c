@@ -136,6 +136,7 @@ static int empty_dir(struct bwi_store_op *op, int parent, const char *name, unsi
 /* Opened anew for each pass: somebody else who deletes it may have removed it, and a third one made it again. */
 static int remove_dir(struct bwi_store_op *op, int parent, const char *name, unsigned depth) {
     struct bwi_os *os = bwi_posix_of(op)->os;
+    const bool keeps = op->keeps && depth == 1; /* directly below the prefix */
     int rc = 0;
     if (depth > BWI_STORE_COMPONENTS_MAX) {
         bwi_store_fail(op, BW_E_LIMIT, "\"%s\" is deeper than %u directories", name, BWI_STORE_COMPONENTS_MAX);
@@ -145,9 +146,9 @@ static int remove_dir(struct bwi_store_op *op, int parent, const char *name, uns
         rc = empty_dir(op, parent, name, depth + 1);
         if (rc < 0) break;
         rc = os->rmdir(os, parent, name);
-        if (rc != -ENOTEMPTY || op->keeps) break;
+        if (rc != -ENOTEMPTY || keeps) break;
     }
-    if (rc == -ENOENT || (rc == -ENOTEMPTY && op->keeps)) rc = 0;
+    if (rc == -ENOENT || (rc == -ENOTEMPTY && keeps)) rc = 0;
     return rc < 0 ? bwi_store_errno(op, rc, "remove directory \"%s\"", name) : 0;
 }
 

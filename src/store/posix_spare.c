@@ -13,11 +13,25 @@
 #define SPARE_MIN BWI_STORE_ALIGN /* smaller ones have no block to write over */
 
 static void lock(struct bwi_posix_spares *s) {
-    while (atomic_flag_test_and_set_explicit(&s->lock, memory_order_acquire)) continue;
+    bwi_mutex_lock(&s->lock);
 }
 
 static void unlock(struct bwi_posix_spares *s) {
-    atomic_flag_clear_explicit(&s->lock, memory_order_release);
+    bwi_mutex_unlock(&s->lock);
+}
+
+int bwi_posix_init_spares(struct bwi_posix *p) {
+    int rc = bwi_mutex_init(&p->spares.lock);
+    if (rc < 0) return rc;
+    rc = bwi_mutex_init(&p->spares.giving);
+    if (rc < 0) bwi_mutex_fini(&p->spares.lock);
+    return rc;
+}
+
+void bwi_posix_fini_spares(struct bwi_posix *p) {
+    bwi_posix_forget_spares(p, "");
+    bwi_mutex_fini(&p->spares.giving);
+    bwi_mutex_fini(&p->spares.lock);
 }
 
 /* --- keeping ---- */
@@ -214,7 +228,8 @@ static void let_go(struct bwi_store_op *op, struct bwi_posix_spare *s, int fd, b
     bwi_free(s->dir);
 }
 
-uint64_t bwi_posix_give_up_spares(struct bwi_store_op *op, uint64_t bytes) {
+/* Whoever comes while others are deleted waits until that room is there. */
+static void give_up(struct bwi_store_op *op, uint64_t bytes) {
     struct bwi_posix_spares *s = &bwi_posix_of(op)->spares;
     uint64_t given = 0;
     bwi_mutex_lock(&s->giving);
@@ -229,7 +244,15 @@ uint64_t bwi_posix_give_up_spares(struct bwi_store_op *op, uint64_t bytes) {
     }
     atomic_fetch_add(&s->given_up, given);
     bwi_mutex_unlock(&s->giving);
-    return given;
+}
+
+uint64_t bwi_posix_given_up(struct bwi_store_op *op) {
+    return atomic_load(&bwi_posix_of(op)->spares.given_up);
+}
+
+bool bwi_posix_makes_room(struct bwi_store_op *op, uint64_t before) {
+    give_up(op, UINT64_MAX);
+    return bwi_posix_given_up(op) != before;
 }
 
 /* --- taking one ---- */
@@ -251,6 +274,14 @@ static bool choose(struct bwi_posix_spares *s, uint64_t bytes, struct bwi_posix_
     return best != SIZE_MAX;
 }
 
+/* The kernel has said that nobody has it open. A name that it got until it was moved stands for its bytes all the
+ * same. */
+static int has_one_name(struct bwi_os *os, int fd) {
+    struct bwi_os_stat st;
+    const int rc = os->stat_fd(os, fd, &st);
+    return rc < 0 ? rc : st.nlink == 1 ? 0 : -EBUSY;
+}
+
 /* Only what nobody else has open may change: a reader that came before it was retired, or that maps it, goes on with
  * what it opened, and the file goes when that is done. */
 static int claim(struct bwi_store_op *op, const struct bwi_posix_spare *s, int from, int dirfd,
@@ -264,11 +295,19 @@ static int claim(struct bwi_store_op *op, const struct bwi_posix_spare *s, int f
         os->close(os, fd);
         return rc;
     }
-    if (s->bytes > op->size_bytes) rc = os->truncate(os, fd, op->size_bytes);
+    rc = has_one_name(os, fd);
+    if (rc == 0 && s->bytes > op->size_bytes) rc = os->truncate(os, fd, op->size_bytes);
     if (rc == 0) return fd;
     os->close(os, fd);
     os->unlink(os, dirfd, tmp);
     return rc;
+}
+
+static bool has_any(struct bwi_posix_spares *s) {
+    lock(s);
+    const bool any = s->count > 0;
+    unlock(s);
+    return any;
 }
 
 int bwi_posix_take_spare(struct bwi_store_op *op, int dirfd, char tmp[BWI_POSIX_TMP_BYTES]) {
@@ -283,6 +322,6 @@ int bwi_posix_take_spare(struct bwi_store_op *op, int dirfd, char tmp[BWI_POSIX_
         if (fd >= 0) op->recycled_bytes = s.bytes < op->size_bytes ? s.bytes : op->size_bytes;
         if (fd >= 0) return fd;
     }
-    (void)bwi_posix_give_up_spares(op, op->size_bytes); /* none fits: a new file needs their room */
+    if (has_any(&p->spares)) give_up(op, op->size_bytes); /* none fits: a new file needs their room */
     return -ENOENT;
 }

@@ -32,20 +32,19 @@ static void (*const calls[])(struct bwi_store_op *op) = {
     [BWI_STORE_SPACE] = bwi_posix_space,
 };
 
-/* What deletions have kept takes no room from anybody. `before`: what had been given up when the operation began. */
+/* What deletions have kept takes no room from anybody. FINISH has an upload to lose: where that needs a name it looks
+ * for room itself. */
 static bool makes_room(struct bwi_store_op *op, uint64_t before) {
-    struct bwi_posix *p = bwi_posix_of(op);
-    const bool takes = op->verb == BWI_STORE_CREATE || op->verb == BWI_STORE_BEGIN || op->verb == BWI_STORE_REPLACE;
-    if (op->error.status != BW_E_NOSPACE || !takes || !p->base.caps.recycles) return false;
-    (void)bwi_posix_give_up_spares(op, UINT64_MAX);
-    if (atomic_load(&p->spares.given_up) == before) return false;
+    const bool takes = op->verb == BWI_STORE_CREATE || op->verb == BWI_STORE_BEGIN || op->verb == BWI_STORE_REPLACE ||
+                       op->verb == BWI_STORE_LOCK;
+    if (op->error.status != BW_E_NOSPACE || !takes || !bwi_posix_makes_room(op, before)) return false;
     bw_error_clear(&op->error);
     return true;
 }
 
 static void run_call(struct bwi_io_req *req) {
     struct bwi_store_op *op = req->user;
-    const uint64_t before = atomic_load(&bwi_posix_of(op)->spares.given_up);
+    const uint64_t before = bwi_posix_given_up(op);
     if (op->error.status != 0) return; /* it was refused, and only its completion is due */
     calls[op->verb](op);
     if (makes_room(op, before)) calls[op->verb](op);
@@ -187,9 +186,7 @@ static void submit(struct bwi_store *s, struct bwi_store_op *op) {
 static void close_store(struct bwi_store *s) {
     struct bwi_posix *p = bwi_container_of(s, struct bwi_posix, base);
     assert(p->in_flight == 0);
-    struct bwi_store_op op = {.store = s};
-    (void)bwi_posix_give_up_spares(&op, UINT64_MAX);
-    bwi_mutex_fini(&p->spares.giving);
+    bwi_posix_fini_spares(p);
     if (p->root >= 0) p->os->close(p->os, p->root);
     bwi_free(p);
 }
@@ -250,8 +247,7 @@ int bwi_store_posix_open(const char *path, const char *url, const struct bwi_sto
     struct bwi_posix *p = bwi_calloc(1, sizeof *p);
     if (!p) return bwi_error_nomem(err, sizeof *p, "a store");
     atomic_flag_clear(&p->doubts.lock);
-    atomic_flag_clear(&p->spares.lock);
-    int rc = bwi_mutex_init(&p->spares.giving);
+    int rc = bwi_posix_init_spares(p);
     if (rc < 0) {
         bwi_free(p);
         return bwi_error_errno(err, -rc, "open store \"%s\": make a lock", url);

@@ -161,7 +161,7 @@ static void other_groups_go_last_and_count_against_no_quota(void **state) {
 }
 
 static bool later(struct bwi_local_copy *c, size_t n, uint64_t need, uint64_t quota, uint64_t free_bytes) {
-    return bwi_policy_evict_later(c, n, need, quota, free_bytes);
+    return bwi_policy_evict_later(c, n, NULL, 0, need, quota, free_bytes);
 }
 
 static void deleting_waits_where_there_is_room_in_plenty(void **state) {
@@ -175,6 +175,8 @@ static void deleting_waits_where_there_is_room_in_plenty(void **state) {
     assert_false(later(c, 2, 10, 29, UINT64_MAX));
     c[0].complete = false; /* nobody knows what it takes */
     assert_false(later(c, 2, 10, 30, UINT64_MAX));
+    assert_true(bwi_policy_evict_later(c, 2, &c[0].id, 1, 10, 30, UINT64_MAX)); /* a save in flight: the need has it */
+    assert_false(bwi_policy_evict_later(c, 2, &c[1].id, 1, 10, 30, UINT64_MAX));
     c[0].foreign = true;
     assert_true(later(c, 2, 10, 30, UINT64_MAX));
 }

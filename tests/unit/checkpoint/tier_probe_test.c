@@ -302,6 +302,43 @@ static unsigned descriptors(void) {
     return n;
 }
 
+static void leave_dead_probe(const struct world *w) {
+    char path[600];
+    const char *dir = w->dir[BWI_TIER_LOCAL];
+    snprintf(path, sizeof path, "%s/probe", dir);
+    assert_int_equal(mkdir(path, 0700), 0);
+    snprintf(path, sizeof path, "%s/probe/.0123456789abcdef.tmp", dir);
+    const int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(fd >= 0);
+    close(fd);
+}
+
+static int no_room(struct bwi_os *os, int fd, struct bwi_os_space *ret) {
+    (void)os, (void)fd;
+    *ret = (struct bwi_os_space){.free_bytes = MIB, .total_bytes = GB};
+    return 0;
+}
+
+/* It may be what takes the room. */
+static void what_one_that_died_has_left_goes_also_where_nothing_is_measured(void **state) {
+    (void)state;
+    for (int sweeps = 0; sweeps < 2; sweeps++) {
+        struct bwi_os os = *bwi_os_system();
+        struct world w;
+        world_open_dirs(&w, &os, ARENA);
+        os.space = no_room;
+        leave_dead_probe(&w);
+        struct bwi_tier_probe p = {.ctx = &w.ctx, .tier = BWI_TIER_LOCAL, .only_sweep = sweeps == 1};
+        bwi_tier_probe_start(&p, w.loop, NULL);
+        world_run(&w);
+        assert_int_equal(p.bytes, 0);
+        assert_string_equal(p.why, sweeps ? "usual: nothing was to be measured"
+                                          : "usual: there is too little room to measure");
+        assert_int_equal(entries(w.dir[BWI_TIER_LOCAL]), 0);
+        world_close(&w);
+    }
+}
+
 /* Each system call in turn, of a disk that takes no time. */
 static void whichever_call_fails_no_file_and_no_descriptor_is_left(void **state) {
     (void)state;
@@ -377,6 +414,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(stopped_at_any_moment_it_gives_all_back_and_changes_nothing),
         cmocka_unit_test(while_others_have_the_memory_it_waits_and_can_be_stopped),
         cmocka_unit_test(whatever_fails_leaves_the_usual_depth_and_nothing_else),
+        cmocka_unit_test(what_one_that_died_has_left_goes_also_where_nothing_is_measured),
         cmocka_unit_test(whichever_call_fails_no_file_and_no_descriptor_is_left),
         cmocka_unit_test(a_real_disk_is_measured_and_what_another_one_left_goes),
     };

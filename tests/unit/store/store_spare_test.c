@@ -6,6 +6,7 @@
 #include "base/vec.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -20,8 +21,9 @@ struct fixture {
     struct bwi_store *s;
     struct bwi_os odd;
     const char *dir;
-    uint8_t *old, *new;    /* 2 * BYTES each */
-    uint64_t refuse_above; /* reserve says that the disk is full for more than so many bytes in all */
+    uint8_t *old, *new;     /* 2 * BYTES each */
+    uint64_t refuse_above;  /* reserve says that the disk is full for more than so many bytes in all */
+    unsigned refuse_hidden; /* names are refused while there are more hidden files */
     unsigned files;
 };
 static struct fixture the;
@@ -51,7 +53,6 @@ static void close_it(struct fixture *f) {
 static int teardown(void **state) {
     struct fixture *f = *state;
     close_it(f);
-    assert_int_equal(rig_hidden_files(f->dir), 0); /* whatever happened, no spare outlives its store */
     bwi_free(f->old);
     bwi_free(f->new);
     test_rmdir(f->dir);
@@ -250,6 +251,30 @@ static void a_second_name_that_it_got_later_counts_as_well(void **state) {
     assert_int_equal(unlink(to), 0);
 }
 
+static int link_and_move(struct bwi_os *os, int from_dirfd, const char *from, int to_dirfd, const char *to) {
+    (void)os;
+    struct bwi_os *below = bwi_os_system();
+    char mine[512];
+    rig_path(mine, sizeof mine, the.dir, "mine");
+    assert_int_equal(linkat(from_dirfd, from, AT_FDCWD, mine, 0), 0);
+    return below->move_new(below, from_dirfd, from, to_dirfd, to);
+}
+
+static void one_that_it_gets_while_it_is_taken_does_too(void **state) {
+    struct fixture *f = able(state);
+    char mine[512], got[BLOCK];
+    retire_one(f);
+    f->odd.move_new = link_and_move;
+    assert_int_equal(upload(f, "new/k", BYTES), 0);
+    assert_int_equal(spares(f), 0);
+    rig_path(mine, sizeof mine, f->dir, "mine");
+    const int fd = open(mine, O_RDONLY | O_CLOEXEC);
+    assert_int_equal(pread(fd, got, BLOCK, 0), BLOCK);
+    assert_memory_equal(got, f->old, BLOCK);
+    close(fd);
+    assert_int_equal(unlink(mine), 0);
+}
+
 static void what_has_another_mode_than_a_new_file_is_not_taken(void **state) {
     struct fixture *f = able(state);
     char path[512];
@@ -329,12 +354,17 @@ static void one_that_somebody_else_deletes_is_missed_by_nobody(void **state) {
     assert_int_equal(upload(f, "new/k", BYTES), 0);
 }
 
-static void what_is_kept_goes_with_the_store(void **state) {
+/* Closing waits for no disk. */
+static void what_is_kept_when_the_store_is_closed_is_the_rest_of_a_deletion(void **state) {
     struct fixture *f = able(state);
     retire_one(f);
     assert_int_equal(spares(f), 1);
-    close_it(f);
-    assert_int_equal(rig_hidden_files(f->dir), 0);
+    f->s->close(f->s);
+    f->s = rig_store(&f->rig, f->dir, false);
+    assert_int_equal(spares(f), 1);
+    assert_int_equal(upload(f, "new/k", BYTES), 0); /* nobody knows that it may be written over */
+    assert_op_ok(st_key(S, BWI_STORE_DELETE_PREFIX, "old/id/"));
+    assert_int_equal(spares(f), 0);
 }
 
 static void an_upload_that_is_given_up_leaves_nothing(void **state) {
@@ -413,6 +443,62 @@ static void a_full_disk_gets_back_what_is_kept_before_an_upload_fails(void **sta
     assert_op_fails(st_begin(S, "new/l", BYTES), BW_E_NOSPACE, "reserve");
 }
 
+/* Nothing gets a name, of a link, a rename or a new file, as long as a spare is there. */
+static bool is_full(void) {
+    return rig_hidden_files(the.dir) > the.refuse_hidden;
+}
+
+static int link_on_full_disk(struct bwi_os *os, int dirfd, const char *from, const char *to) {
+    (void)os;
+    return is_full() ? -ENOSPC : bwi_os_system()->link(bwi_os_system(), dirfd, from, to);
+}
+
+static int rename_on_full_disk(struct bwi_os *os, int dirfd, const char *from, const char *to) {
+    (void)os;
+    return is_full() ? -ENOSPC : bwi_os_system()->rename_over(bwi_os_system(), dirfd, from, to);
+}
+
+static int lock_on_full_disk(struct bwi_os *os, int dirfd, const char *name) {
+    (void)os;
+    return is_full() ? -ENOSPC : bwi_os_system()->open_lock(bwi_os_system(), dirfd, name);
+}
+
+static void finish_on_full_disk(struct fixture *f, bool replace) {
+    put_old(f, "old/id/1");
+    struct bwi_store_op begun = {.verb = BWI_STORE_BEGIN, .key = "new/k", .size_bytes = BYTES, .replace = replace};
+    begun = st_run(S, begun);
+    assert_op_ok(begun);
+    assert_op_ok(st_write(S, begun.upload, 0, f->new, BYTES));
+    assert_op_ok(delete_keeping(f, "old/id/", BYTES));
+    f->refuse_hidden = 1; /* the upload's own */
+    assert_op_ok(st_finish(S, begun.upload));
+    assert_new(f, "new/k", BYTES);
+    assert_int_equal(spares(f), 0);
+}
+
+static void a_full_disk_gets_back_what_is_kept_before_a_name_fails(void **state) {
+    struct fixture *f = able(state);
+    f->odd.link = link_on_full_disk;
+    f->odd.rename_over = rename_on_full_disk;
+    f->refuse_hidden = UINT_MAX;
+    finish_on_full_disk(f, false);
+    f->refuse_hidden = UINT_MAX;
+    finish_on_full_disk(f, true);
+    f->refuse_hidden = 0; /* with none to give back it is full */
+    assert_op_fails(st_create(S, "new/l", "full"), BW_E_NOSPACE, "link");
+}
+
+static void a_full_disk_gets_back_what_is_kept_before_a_lock_fails(void **state) {
+    struct fixture *f = able(state);
+    f->odd.open_lock = lock_on_full_disk;
+    retire_one(f);
+    struct bwi_store_op lock = st_key(S, BWI_STORE_LOCK, "new/");
+    assert_op_ok(lock);
+    assert_int_equal(spares(f), 1); /* the lock's own file */
+    assert_false(is_there(f, "old/id"));
+    assert_op_ok(st_run(S, (struct bwi_store_op){.verb = BWI_STORE_UNLOCK, .key = "new/", .lock = lock.lock}));
+}
+
 /* --- what is not written ---- */
 
 /* With a new file a gap reads as zeros; here it would be old bytes. */
@@ -461,6 +547,7 @@ int main(void) {
         T(a_handle_that_is_kept_open_goes_on_with_its_bytes),
         T(what_has_a_second_name_is_deleted_and_its_bytes_stay),
         T(a_second_name_that_it_got_later_counts_as_well),
+        T(one_that_it_gets_while_it_is_taken_does_too),
         T(what_has_another_mode_than_a_new_file_is_not_taken),
         T(what_has_holes_is_not_kept),
         T(where_nobody_can_tell_who_has_it_open_it_is_deleted),
@@ -468,11 +555,13 @@ int main(void) {
         T(nothing_is_kept_without_being_asked_for),
         T(deleting_the_prefix_again_takes_them_or_leaves_them),
         T(one_that_somebody_else_deletes_is_missed_by_nobody),
-        T(what_is_kept_goes_with_the_store),
+        T(what_is_kept_when_the_store_is_closed_is_the_rest_of_a_deletion),
         T(an_upload_that_is_given_up_leaves_nothing),
         T(what_is_kept_is_free),
         T(what_somebody_else_has_deleted_is_not_counted_twice),
         T(a_full_disk_gets_back_what_is_kept_before_an_upload_fails),
+        T(a_full_disk_gets_back_what_is_kept_before_a_name_fails),
+        T(a_full_disk_gets_back_what_is_kept_before_a_lock_fails),
         T(bytes_that_were_never_written_are_found_out),
         T(pieces_in_any_order_are_the_whole),
         T(a_store_for_reading_keeps_nothing),
