@@ -498,6 +498,38 @@ static void saves_are_written_over_what_leaves_the_local_tier(void **state) {
     }
 }
 
+/* Saves that overlap: none takes what was kept for the other, none loses bytes. */
+static void two_saves_in_flight_are_written_over_what_is_dead(void **state) {
+    (void)state;
+    enum { SAVES = 12 };
+    struct place p;
+    place_make(&p);
+    struct bw_options o = options_of(&p, "one", 0, 1);
+    o.retention.keep_last = 1;
+    o.saves_in_flight_max = 2;
+    struct bw_checkpointer *ck = open_with(&o);
+    void *m[2] = {malloc(STATE), malloc(STATE)};
+    struct bw_save *v[2] = {NULL, NULL};
+    uint64_t recycled = 0;
+    for (uint64_t step = 1; step <= SAVES + 2; step++) {
+        struct bw_save **at = &v[step % 2];
+        struct bw_save_stats stats;
+        if (*at != NULL) {
+            wait_for(*at, BW_COMMITTED);
+            bw_save_stats(*at, &stats);
+            recycled += stats.recycled_bytes;
+            finish(*at);
+        }
+        *at = step <= SAVES ? begin_filled(ck, step, m[step % 2], STATE) : NULL;
+    }
+    must(recycled > 0 || !is_recycling_here(&p));
+    close_ok(ck);
+    check_bytes(&p, SAVES, STATE, SAVES);
+    free(m[0]);
+    free(m[1]);
+    place_drop(&p);
+}
+
 /* With a drain that is slower than the saves, a save waits for room that a commit makes. */
 static void a_save_waits_for_room_that_a_commit_makes(void **state) {
     (void)state;
@@ -727,6 +759,7 @@ int main(void) {
         cmocka_unit_test(a_failure_in_the_background_is_reported_by_close),
         cmocka_unit_test(the_local_tier_stays_within_its_quota),
         cmocka_unit_test(saves_are_written_over_what_leaves_the_local_tier),
+        cmocka_unit_test(two_saves_in_flight_are_written_over_what_is_dead),
         cmocka_unit_test(a_save_waits_for_room_that_a_commit_makes),
         cmocka_unit_test(a_save_that_waits_for_room_leaves_memory_to_the_drain),
         cmocka_unit_test(retention_keeps_what_its_rules_say),

@@ -7,10 +7,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define BLOCK ((size_t)4096)
@@ -354,6 +356,46 @@ static void one_that_somebody_else_deletes_is_missed_by_nobody(void **state) {
     assert_int_equal(upload(f, "new/k", BYTES), 0);
 }
 
+/* Opened, and found to be alone; then another rank that shares the disk makes room. */
+static int open_and_lose(struct bwi_os *os, int dirfd, const char *path) {
+    (void)os;
+    struct bwi_os *below = bwi_os_system();
+    const int fd = below->open_alone(below, dirfd, path);
+    const int rc = below->unlink(below, dirfd, path);
+    assert_int_equal(rc, 0);
+    return fd;
+}
+
+static void one_that_somebody_else_deletes_while_it_is_taken_is_missed_by_nobody(void **state) {
+    struct fixture *f = able(state);
+    put_old(f, "old/id/1");
+    put_old(f, "old/id/2");
+    assert_op_ok(delete_keeping(f, "old/id/", 2 * BYTES));
+    assert_int_equal(spares(f), 2);
+    f->odd.open_alone = open_and_lose;
+    assert_int_equal(upload(f, "new/k", BYTES), 0);
+    assert_int_equal(spares(f), 0);
+    assert_false(is_there(f, "old/id"));
+}
+
+/* A child that was forked while the object was made has it open as long as it lives. */
+static void what_a_forked_child_has_open_is_deleted(void **state) {
+    struct fixture *f = able(state);
+    const struct bwi_store_op begun = st_begin(S, "old/id/k", BYTES);
+    assert_op_ok(begun);
+    const pid_t child = fork();
+    if (child == 0)
+        for (;;) pause();
+    assert_true(child > 0);
+    assert_op_ok(st_write(S, begun.upload, 0, f->old, BYTES));
+    assert_op_ok(st_finish(S, begun.upload));
+    assert_op_ok(delete_keeping(f, "old/id/", BYTES));
+    assert_int_equal(upload(f, "new/k", BYTES), 0);
+    assert_int_equal(kill(child, SIGKILL), 0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    assert_int_equal(spares(f), 0);
+}
+
 /* Closing waits for no disk. */
 static void what_is_kept_when_the_store_is_closed_is_the_rest_of_a_deletion(void **state) {
     struct fixture *f = able(state);
@@ -555,6 +597,8 @@ int main(void) {
         T(nothing_is_kept_without_being_asked_for),
         T(deleting_the_prefix_again_takes_them_or_leaves_them),
         T(one_that_somebody_else_deletes_is_missed_by_nobody),
+        T(one_that_somebody_else_deletes_while_it_is_taken_is_missed_by_nobody),
+        T(what_a_forked_child_has_open_is_deleted),
         T(what_is_kept_when_the_store_is_closed_is_the_rest_of_a_deletion),
         T(an_upload_that_is_given_up_leaves_nothing),
         T(what_is_kept_is_free),
