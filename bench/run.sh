@@ -13,23 +13,28 @@ tree=$(dirname "$(dirname "$(readlink -f "$0")")")
 build=$(readlink -f "${BUILD:-$tree/build}")
 
 usage() {
+    [ $# -eq 0 ] || echo "bench: $*" >&2
     sed -n '5,10s/^# \{0,1\}//p' "$tree/bench/run.sh" >&2
     exit 2
 }
 
 save() {
-    local dir=${1:-} scratch
-    [ -n "$dir" ] && [ "${dir#-}" = "$dir" ] || usage
+    local dir=${1:-} made='' scratch
+    [ -n "$dir" ] && [ "${dir#-}" = "$dir" ] || usage "save: no directory was given"
     shift
-    mkdir -p "$dir"
+    if [ ! -e "$dir" ]; then
+        mkdir "$dir" # one level, so that a name that was mistyped is told
+        made=$(readlink -f "$dir")
+    fi
     scratch=$(mktemp -d "$(readlink -f "$dir")/breakwater-bench.XXXXXX")
-    # shellcheck disable=SC2064 # the name as it is now
-    trap "rm -rf '$scratch'" EXIT
+    # shellcheck disable=SC2064 # the names as they are now
+    trap "rm -rf '$scratch'; [ -z '$made' ] || rmdir '$made'" EXIT
     "$build/bench/bench_save" "$scratch" "$@"
 }
 
 case ${1:-} in
 save) save "${@:2}" ;;
 format) exec "$build/bench/bench_format" "${@:2}" ;;
-*) usage ;;
+'') usage ;;
+*) usage "no benchmark is called \"$1\"" ;;
 esac
