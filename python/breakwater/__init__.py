@@ -24,6 +24,7 @@ and milliseconds (`_ms`) in options, as in the C library; sizes are bytes. What 
 import atexit as _atexit
 import enum as _enum
 import os as _os
+import sys as _sys
 import warnings as _warnings
 import weakref as _weakref
 
@@ -129,7 +130,7 @@ class Checkpointer(_Checkpointer):
         try:
             self.close(0)
         except Error as e:
-            _warnings.warn(f"closing after {kind.__name__}: {e}", RuntimeWarning, stacklevel=2)
+            _tell(f"closing after {kind.__name__}: {e}", 3)
 
 
 @_atexit.register
@@ -138,5 +139,13 @@ def _close_all():
         if not ck.closed:
             try:
                 ck.close(ck.exit_timeout_s)
-            except Error as e:
-                _warnings.warn(f"closing at the interpreter's end: {e}", RuntimeWarning, stacklevel=2)
+            except Exception as e:  # whatever it is, the others are closed as well
+                _tell(f"closing at the interpreter's end: {e}", 2)
+
+
+def _tell(text, level):
+    """A warning. Where warnings are errors a line at least: an exception is on its way, or nobody is left to catch."""
+    try:
+        _warnings.warn(text, RuntimeWarning, stacklevel=level + 1)
+    except RuntimeWarning:
+        print(f"breakwater: {text}", file=_sys.stderr)

@@ -247,7 +247,8 @@ class Values(Case):
             for wrong in [{1}, bytearray(1), 1j, object(), print, int, collections.defaultdict(list), loop, marked,
                           np.array(["a"]), np.array([None]), np.zeros((1,) * 17),
                           np.zeros(1, ">f4"), np.datetime64("2020"), signal.SIGINT,
-                          collections.namedtuple("P", "x")(1), {frozenset(): 1}, {signal.SIGINT: 1}, slice(1)]:
+                          collections.namedtuple("P", "x")(1), {frozenset(): 1}, {signal.SIGINT: 1}, slice(1),
+                          {float("nan"): 1}, {(1, float("nan")): 1}, "\ud83d\ude00", {"a\ud83d\ude00": 1}]:
                 with self.assertRaisesRegex(errors.InvalidError, r"^a\.0"):
                     ck.save(1, {"a": [wrong]})
 
@@ -300,7 +301,10 @@ class Trees(Case):
                      {"$dtype": "load"}, {"$dict": [[1]]}, {"$dict": [[[], 1]]}, {"$dict": [["a", 1], ["a", 2]]},
                      {"$ordered_dict": [[], None]}, {"$a": 1, "b": 2}, "$x", "$:absent", {"$tensor": []},
                      {"$tensor": ["t", "code"]}, {"$tensor": ["i", "grad"]}, {"$numpy": [7]}, {"$tensor": 5},
-                     {"$numpy_scalar": ["|O8", ""]}, {"$numpy_scalar": ["<f4", "AA=="]}, deep]:
+                     {"$numpy_scalar": ["|O8", ""]}, {"$numpy_scalar": ["<f4", "AA=="]}, deep, {"$tensor": ["t", []]},
+                     {"$numpy_scalar": [[], ""]}, {"$size": [1 << 70]}, {"$dtype": "Tensor.dtype"}, {"$dtype": []},
+                     {"$dict": [[{"$float": "7ff8000000000000"}, 1]]}, {"$dict": [[1, 1], [True, 2]]},
+                     {"$dict": [[{"$float": []}, 1]]}, {"$ordered_dict": [{}, {"v": "$:t"}]}, {"$bytes": {}}]:
             with self.assertRaises(errors.FormatError, msg=str(tree)):
                 _decode.Loader(self.document({"a": tree}, row)).build({"a": tree})
         with self.assertRaisesRegex(errors.VersionError, r"tree at a: unknown tag \"\$later\""):
@@ -310,8 +314,12 @@ class Trees(Case):
         for data in [b"", b"[]", b"\xff", b'{"a":1,"a":2}', b"[NaN]", b"[" * 100000, b'{"format":"breakwater.torch"}']:
             with self.assertRaises((errors.FormatError, errors.VersionError)):
                 _decode.Document(data)
+        for row in (["F32", [-1]], [["F32"], [1]], ["F32", [1 << 80]], ["F32", [1.0]], ["F32", [1], "n\0"],
+                    ["F32", [1], "\ud800"], ["F32", [1] * 17], "F32", ["F32", 1, 1]):
+            with self.assertRaises(errors.FormatError, msg=str(row)):
+                self.document({}, {"t": row}).stand_ins()
         with self.assertRaises(errors.FormatError):
-            self.document({}, {"t": ["F32", [-1]]}).row("t", "t")
+            self.document({}, world=[])
 
     def test_a_tree_that_lies_about_a_tensor_is_found_out_before_memory_is_had(self):
         with bw.Checkpointer(**OPTIONS, launch="l", rank=0, world=1, remote_url=f"{self.dir}/remote") as ck:
@@ -358,6 +366,16 @@ class Descriptions(unittest.TestCase):
                 encoder.encode(state)
         state["b"] = kept
         self.assertEqual(len(encoder.encode(state).tensors), 2)
+
+    def test_a_storage_that_became_smaller_where_it_was_is_noticed(self):
+        memory = np.zeros(8, np.float32)
+        tensor = torch.from_numpy(memory)
+        encoder = _encode.Encoder()
+        encoder.encode({"a": tensor})
+        shorter = torch.from_numpy(memory[:5]).untyped_storage()
+        with unittest.mock.patch.object(torch.Tensor, "untyped_storage", lambda _: shorter):
+            with self.assertRaisesRegex(errors.InvalidError, "^a: its storage has been given back"):
+                encoder.encode({"a": tensor})
 
     def test_they_keep_no_tensor_alive(self):
         encoder, tensor = _encode.Encoder(), torch.zeros(5)
@@ -415,8 +433,9 @@ class Loading(Case):
         self.same(self.load(only=["model.b", "step"]), {"model": {"b": torch.ones(3)}, "step": 7})
         with self.assertRaisesRegex(errors.MismatchError, "under mod"):
             self.load(only="mod")
-        with self.assertRaises(errors.InvalidError):
-            self.load(only=[1])
+        for wrong in ([1], True, ""):
+            with self.assertRaises(errors.InvalidError):
+                self.load(only=wrong)
 
     def test_destinations_of_any_kind_are_read_into(self):
         wide = torch.zeros(3, 4).t()[:2]
@@ -453,6 +472,11 @@ class Loading(Case):
         back = self.load({"a": a, "b": fixed})
         self.assertTrue(back["a"] is a and a.sum() == 6 and fixed.sum() == 0)
         self.same(back["b"], np.arange(3))
+        broadcast = np.lib.stride_tricks.as_strided(np.zeros(1, np.int64), (4,), (0,), writeable=True)
+        with self.assertRaisesRegex(errors.InvalidError, "^a: elements of it share memory"):
+            self.load({"a": broadcast, "b": None})
+        backwards = np.zeros(8, np.int64)[::-2]
+        self.assertEqual(self.load({"a": backwards, "b": None})["a"].tolist(), [0, 1, 2, 3])
 
     def test_from_nothing_there_is_nothing_to_load(self):
         with self.open(run="empty") as ck:
@@ -500,6 +524,43 @@ class Training(Case):
         weights = self.make()
         self.load(weights, only="model")
         self.assertEqual(weights["optimizer"].state_dict()["state"], {})
+
+    def test_what_an_object_would_refuse_is_told_before_anything_is_touched(self):
+        parts = self.make()
+        parts["scheduler"] = torch.optim.lr_scheduler.LambdaLR(parts["optimizer"], lambda step: 1 / (step + 1))
+        self.train(parts, 2)
+        self.commit(parts)
+        two = torch.optim.AdamW([{"params": list(self.make()["model"].parameters())}, {"params": [torch.ones(1)]}])
+        fewer = torch.optim.AdamW(list(self.make()["model"].parameters())[:3])
+        chained = torch.optim.lr_scheduler.ChainedScheduler([parts["scheduler"]])
+        for name, other, says in [
+                ("optimizer", two, r"optimizer \(parameter groups of \[6, 1\] here, of \[6\] there\)"),
+                ("optimizer", fewer, r"optimizer \(parameter groups of \[3\] here, of \[6\] there\)"),
+                ("optimizer", parts["scheduler"], r"optimizer\.lr_lambdas \(1 entries here, nothing there\)"),
+                ("scheduler", two, r"scheduler \(AdamW here, something else there\)"),
+                ("scheduler", chained, r"scheduler\._schedulers \(1 entries here, nothing there\)"),
+                ("scheduler", torch.optim.lr_scheduler.LambdaLR(two, [lambda _: 1, lambda _: 2]),
+                 r"scheduler\.lr_lambdas \(2 entries here, 1 entries there\)")]:
+            into = self.make() | {"scheduler": torch.optim.lr_scheduler.LambdaLR(fewer, lambda _: 1)} | {name: other}
+            before = bits(into["model"][0].weight)
+            with self.assertRaisesRegex(errors.MismatchError, says, msg=says):
+                self.load(into)
+            self.assertEqual(bits(into["model"][0].weight), before)
+
+    def test_a_part_of_what_takes_its_state_whole_is_refused_before_anything_is_touched(self):
+        parts = self.make()
+        self.train(parts, 2)
+        self.commit(parts)
+        into = self.make()
+        before = bits(into["model"][0].weight)
+        for only in ("optimizer.state", ["model", "optimizer.state.0"], ["model", "scheduler.base_lrs"]):
+            with self.assertRaisesRegex(errors.InvalidError, "only: (optim|sched).* takes its state as a whole"):
+                self.load(into, only=only)
+            self.assertEqual(bits(into["model"][0].weight), before)
+        self.load(into, only=["model.0", "optimizer"])
+        self.assertEqual(bits(into["model"][0].weight), bits(parts["model"][0].weight))
+        self.assertNotEqual(bits(into["model"][3].weight), bits(parts["model"][3].weight))
+        self.same(into["optimizer"].state_dict(), parts["optimizer"].state_dict())
 
     def test_a_save_can_be_waited_for_at_the_last_moment(self):
         for capture in (bw.Capture.COPY, bw.Capture.COW):

@@ -19,11 +19,11 @@ _OPEN_TIMEOUT_MS = 300_000
 
 
 def _prefixes(what, given):
-    """True, or a tuple of paths."""
-    if given is True or given is None:
-        return given
-    paths = (given,) if isinstance(given, str) else tuple(given or ())
-    if not all(isinstance(p, str) and p for p in paths):
+    """A tuple of paths, or None."""
+    if given is None:
+        return None
+    paths = (given,) if isinstance(given, str) else () if isinstance(given, bool) else tuple(given)
+    if given is True or not all(isinstance(p, str) and p for p in paths):
         raise errors.InvalidError(f"{what}: expected paths such as \"model\" or \"model.head\", found {given!r}")
     return paths
 
@@ -67,7 +67,7 @@ class Checkpointer:
                  rank: int | None = None, world: int | None = None, job: str | None = None, launch: str | None = None,
                  **options: Any) -> None:
         timeout_s = options.get("open_timeout_ms", _OPEN_TIMEOUT_MS) / 1000
-        replicated = _prefixes("replicated", replicated) or ()
+        replicated = True if replicated is True else _prefixes("replicated", replicated) or ()
         self._ranks = _ranks.find(rank, world, run, timeout_s)
         job, launch = _ranks.identity(self._ranks, job, launch)
         self._core = _Core(run=run, job=job, launch=launch, rank=self._ranks.rank, world=self._ranks.world,
@@ -129,8 +129,11 @@ class Checkpointer:
 
         state      as in save. Tensors and writable arrays are read into where they are, dicts and lists are changed,
                    objects get load_state_dict; a None takes whatever was saved. Nothing is touched if anything is
-                   missing, unexpected, or of another dtype or shape: MismatchError names them by path
-        only       a path, or several, such as "model": loads what is under them and nothing else
+                   missing, unexpected, or of another dtype or shape, or if an optimizer has other parameter groups or a
+                   scheduler other parts: MismatchError names them by path. What an object of another kind refuses
+                   when it is given its state, it refuses after everything has been read
+        only       a path, or several, such as "model": loads what is under them and nothing else. A dot in a key is
+                   like one between keys. Parts of a module can be named, not those of an optimizer or a scheduler
         strict     False: what is missing or unexpected is left alone
         from_rank  whose state to take, after a change of the number of ranks; None: this rank's. A state of which
                    everything asked for is replicated needs none
@@ -161,16 +164,24 @@ class Checkpointer:
     def close(self, timeout_s: float | None = 600) -> None:
         """Drains what is in flight for at most timeout_s seconds (None: for ever), and ends. Raises what no call has
         told yet."""
-        self._core.close(timeout_s)
-        self._held.clear()
+        try:
+            self._core.close(timeout_s)
+        finally:
+            self._forget()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
-        self._core.__exit__(kind, error, trace)
-        self._held.clear()
+        try:
+            self._core.__exit__(kind, error, trace)
+        finally:
+            self._forget()
+
+    def _forget(self):
+        if self._core.closed:  # the extension itself keeps what is read still
+            self._held.clear()
 
     def _let_go(self):
         """Tensors are kept as long as they are read."""

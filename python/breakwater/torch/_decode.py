@@ -6,7 +6,7 @@ import collections
 import torch
 
 from .. import Tensor, errors
-from . import _tensors, _values
+from . import _objects, _tensors, _values
 from ._encode import VERSION, is_stateful, is_under
 from ._values import broken, join, tag_of
 
@@ -30,14 +30,15 @@ class Document:
         except KeyError as e:
             raise broken("", f"{e} is missing") from None
         prefixes = type(self.replicated) is list and all(type(p) is str for p in self.replicated)
-        if type(self._rows) is not dict or not (self.replicated is True or prefixes):
+        if type(self._rows) is not dict or type(self.world) is not int or not (self.replicated is True or prefixes):
             raise broken("", "a member is of the wrong type")
 
     def row(self, ref, path):
         """(name, dtype, shape) of a tensor."""
         row = self._rows.get(ref) if type(ref) is str else None
-        ok = type(row) is list and len(row) in (2, 3) and row[0] in _tensors.OF_NAME and type(row[1]) is list
-        ok = ok and all(type(n) is int and n >= 0 for n in row[1]) and type(row[-1] if len(row) == 3 else ref) is str
+        ok = type(row) is list and len(row) in (2, 3) and type(row[0]) is str and row[0] in _tensors.OF_NAME
+        ok = ok and type(row[1]) is list and all(type(n) is int and 0 <= n < _values.INT64 for n in row[1])
+        ok = ok and type(row[-1] if len(row) == 3 else ref) is str
         if not ok:
             raise broken(path, f"there is no tensor {ref!r}, or one of a kind unknown here")
         return row[2] if len(row) == 3 else ref, row[0], tuple(row[1])
@@ -45,7 +46,10 @@ class Document:
     def stand_ins(self):
         """All its tensors without memory: for checking them before any is made."""
         rows = {name: (dtype, shape) for name, dtype, shape in (self.row(ref, ref) for ref in self._rows)}
-        return [Tensor(name, 0, dtype=dtype, shape=shape) for name, (dtype, shape) in rows.items()]
+        try:
+            return [Tensor(name, 0, dtype=dtype, shape=shape) for name, (dtype, shape) in rows.items()]
+        except ValueError as e:  # a name or a shape that no tensor can have
+            raise broken("", str(e)) from None
 
     def is_shared(self, path):
         return self.replicated is True or is_under(path, self.replicated)
@@ -140,12 +144,20 @@ class Loader:
             return made
         made = collections.OrderedDict(made)
         if held[1] is not None:
-            made._metadata = Loader(self._document).build(held[1], f"{path}._metadata", depth + 1)
+            made._metadata = self._new_metadata(held[1], f"{path}._metadata", depth + 1)
+        return made
+
+    def _new_metadata(self, node, path, depth):
+        """Versions of modules: plain values, whatever part was asked for."""
+        loader = Loader(self._document)
+        made = loader.build(node, path, depth)
+        if loader.reads:
+            raise broken(path, "tensors in a module's metadata")
         return made
 
     def _new_tensor(self, held, path):
         ref, *flags = held if type(held) is list and held else [None]
-        if not set(flags) <= {"parameter", "grad"}:
+        if not all(f in ("parameter", "grad") for f in flags):
             raise broken(path, f"a tensor with flags {flags!r}")
         name, dtype, shape = self._document.row(ref, path)
         if "grad" in flags and not (_tensors.OF_NAME[dtype].is_floating_point or dtype in ("C64", "C128")):
@@ -214,8 +226,10 @@ class Loader:
     def _fill_array(self, into, held, path):
         name, dtype, shape = self._document.row(held[0] if type(held) is list and held else None, path)
         _tensors.numpy_dtype(into, path)
-        if not into.flags.writeable or 0 in into.strides:
+        if not into.flags.writeable:
             return self.build({"$numpy": held}, path)
+        if _tensors.overlaps_itself(into):
+            raise _values.refuse(path, "elements of it share memory (broadcast?): it cannot be loaded into")
         self._read(path, name, dtype, shape, into)
         return into
 
@@ -265,9 +279,19 @@ class Loader:
             state = into.state_dict()
             self.fill(state, node, path, depth + 1)
         else:
+            self._refuse_part(into, path)
             state = self.build(node, path, depth)
+            self._different += _objects.misfits(into, state, path)
         self._after.append(lambda: into.load_state_dict(state))
         return into
+
+    def _refuse_part(self, into, path):
+        """What is no module takes its state as a whole."""
+        if self._only is None or is_under(path, self._only):
+            return
+        part = next(p for p in self._only if not path or p.startswith(path + "."))
+        raise errors.InvalidError(f"only: {part} is a part of {path or 'the state'}, which takes its state as a whole "
+                                  f"({type(into).__name__}): name that, or give its state_dict() in its place")
 
 
 def _holds(value):

@@ -10,7 +10,7 @@ import typing
 import torch
 
 from . import _tensors
-from ._values import DEPTH_MAX, PLAIN, dump, from_key, refuse
+from ._values import DEPTH_MAX, PLAIN, check_text, dump, from_key, refuse
 
 VERSION = 1
 _OWN = "rank"  #: names of a rank's own tensors begin with it, its number, and a slash
@@ -181,6 +181,8 @@ def _columns(walk):
         [*map(_shape, tensors), *map(_shape, arrays)],
         [*map(torch.Tensor.stride, tensors), *(a.strides for a in arrays)],
         [*map(_dtype, tensors), *(a.dtype.str for a in arrays)],
+        # a storage that was made smaller may lie where it lay, or another in its place
+        [*map(torch.UntypedStorage.nbytes, map(torch.Tensor.untyped_storage, tensors)), *(a.nbytes for a in arrays)],
     )
 
 
@@ -211,6 +213,8 @@ class _Walk:
             return self._tensor(value, path)
         plain = PLAIN.get(kind)
         if plain is not None:
+            if kind is str:
+                check_text(value, path)
             return plain(value)
         if depth > DEPTH_MAX:
             raise refuse(path, f"expected at most {DEPTH_MAX} containers in one another (or does it hold itself?)")
@@ -255,7 +259,7 @@ class _Walk:
         """Written for speed: most of a state is tensors in dicts."""
         prefix, leaves, nodes, odd = path + "." if path else "", self.leaves, {}, False
         for k, v in value.items():
-            odd = odd or type(k) is not str or k[:1] == "$"
+            odd = odd or type(k) is not str or k[:1] == "$" or not k.isascii()
             below = f"{prefix}{k}"
             if type(v) is not torch.Tensor:
                 nodes[k] = self.node(v, below, depth + 1)
@@ -264,7 +268,11 @@ class _Walk:
             else:
                 leaves[below] = v
                 nodes[k] = "$:" + below
-        return {"$dict": [[from_key(k, path), node] for k, node in nodes.items()]} if odd else nodes
+        if not odd:
+            return nodes
+        keys = [from_key(k, path) for k in nodes]
+        plain = all(type(k) is str and k[:1] != "$" for k in nodes)
+        return nodes if plain else {"$dict": [list(pair) for pair in zip(keys, nodes.values(), strict=True)]}
 
     def _ordered_dict(self, value, path, depth):
         more = dict(vars(value))

@@ -99,12 +99,13 @@ def strides(tensor):
 
 
 def overlaps_itself(tensor):
-    """Whether two of its elements may share memory."""
-    if tensor.numel() < 2:
+    """Whether two elements of a torch.Tensor or an array may share memory."""
+    unit, steps = (1, tensor.stride()) if isinstance(tensor, torch.Tensor) else (tensor.itemsize, tensor.strides)
+    if 0 in tensor.shape:
         return False
     reach = 0
-    for stride, n in sorted((s, n) for n, s in zip(tensor.shape, tensor.stride(), strict=True) if n > 1):
-        if stride <= reach:
+    for stride, n in sorted((abs(s), n) for n, s in zip(tensor.shape, steps, strict=True) if n > 1):
+        if stride < reach + unit:
             return True
         reach += stride * (n - 1)
     return False

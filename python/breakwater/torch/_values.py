@@ -4,6 +4,7 @@
 import base64
 import json
 import math
+import re
 import struct
 
 import torch
@@ -13,6 +14,8 @@ from .. import errors
 DEPTH_MAX = 64  #: containers within containers
 INT64 = 1 << 63  #: beyond it an int is written in base 16, as no JSON reader has to know it
 KEYS = (type(None), bool, int, float, str, bytes, tuple)  #: exact types of a dict's keys
+_DTYPES = {str(d).removeprefix("torch."): d for d in vars(torch).values() if isinstance(d, torch.dtype)}
+_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 
 def refuse(path, why):
@@ -50,11 +53,21 @@ def from_bytes(data):
     return {"$bytes": base64.b64encode(data).decode("ascii")}
 
 
+def check_text(text, path):
+    """Refuses what JSON would give back as another text: halves of a character that stand side by side."""
+    if not text.isascii() and _PAIR.search(text) is not None:
+        raise refuse(path, "a text with two surrogates that make one character is none that can be saved")
+
+
 def from_key(key, path):
     """A dict's key: a plain value, or a tuple of such."""
     kind = type(key)
     if kind not in KEYS:
         raise refuse(path, f"a key of type {kind.__name__} is none that can be saved")
+    if key != key:
+        raise refuse(path, "the key NaN is equal to no key: nobody would find it again")
+    if kind is str:
+        check_text(key, path)
     return {"$tuple": [from_key(k, path) for k in key]} if kind is tuple else PLAIN[kind](key)
 
 
@@ -145,13 +158,14 @@ def to_bytes(held, path):
 
 
 def _to_size(held, path):
-    _expect(type(held) is list and all(type(n) is int for n in held), path, "numbers of a size")
+    _expect(type(held) is list and all(type(n) is int and -INT64 <= n < INT64 for n in held), path,
+            "numbers of a size")
     return torch.Size(held)
 
 
 def _to_dtype(held, path):
-    dtype = getattr(torch, held, None) if type(held) is str else None
-    _expect(isinstance(dtype, torch.dtype), path, f"a dtype that this PyTorch knows, found {held!r}")
+    dtype = _DTYPES.get(held) if type(held) is str else None
+    _expect(dtype is not None, path, f"a dtype that this PyTorch knows, found {held!r}")
     return dtype
 
 
@@ -177,7 +191,9 @@ def key(node, path, depth=0):
     tag, held = tag_of(node, path)
     if tag != "tuple":
         _expect(tag in ("value", "int", "float", "bytes"), path, "a key")
-        return plain(tag, held, path)
+        value = plain(tag, held, path)
+        _expect(value == value, path, "a key that is equal to itself")
+        return value
     _expect(type(held) is list, path, "a list of a tuple's entries")
     return tuple(key(n, path, depth + 1) for n in held)
 
@@ -196,7 +212,7 @@ def pairs(tag, held, path):
     ok = type(held) is list and all(type(p) is list and len(p) == 2 for p in held)
     _expect(ok, path, "pairs of keys and values")
     found = [(key(k, path), node) for k, node in held]
-    _expect(len({repr(k) for k, _ in found}) == len(found), path, "no key twice")
+    _expect(len({k for k, _ in found}) == len(found), path, "no key twice")
     return found
 
 
