@@ -79,14 +79,9 @@ static void *member(struct open_job *j, size_t i) {
 }
 
 static bool set_text(struct open_job *j, size_t i, PyObject *value) {
-    Py_ssize_t bytes;
     if (value == Py_None) return true;
-    const char *text = PyUnicode_AsUTF8AndSize(value, &bytes);
+    const char *text = core_text(value, options[i].name);
     if (text == NULL) return false;
-    if (strlen(text) != (size_t)bytes) {
-        (void)PyErr_Format(PyExc_ValueError, "%s: expected no NUL character", options[i].name);
-        return false;
-    }
     free(j->texts[i]);
     j->texts[i] = strdup(text);
     memcpy(member(j, i), &j->texts[i], sizeof j->texts[i]);
@@ -165,7 +160,37 @@ static PyObject *ck_new(PyTypeObject *type, PyObject *args, PyObject *kw) {
 static void cut_loose(struct checkpointer *ck, PyObject *kept) {
     while (ck->readers != NULL) reader_shut(ck->readers);
     while (ck->saves != NULL) save_orphan(ck->saves, kept);
-    (void)core_take(ck->h, true);
+    (void)core_take(ck->h);
+}
+
+static struct reader *busy(const struct checkpointer *ck) {
+    struct reader *r = ck->readers;
+    while (r != NULL && atomic_load(&r->h->users) == 0) r = r->next;
+    return r;
+}
+
+/* Keeps all new calls out, and waits until none is inside. */
+static bool shut(struct checkpointer *ck, uint64_t until_ms) {
+    core_shut(ck->h, true);
+    bool calm = core_calm(ck->core, ck->h, until_ms, "a call of this Checkpointer");
+    for (struct reader *r = ck->readers; r != NULL; r = r->next) core_shut(r->h, true);
+    for (struct reader *r = busy(ck); calm && r != NULL; r = busy(ck)) {
+        Py_INCREF((PyObject *)r);
+        calm = core_calm(ck->core, r->h, until_ms, "a read");
+        Py_DECREF((PyObject *)r);
+    }
+    return calm;
+}
+
+/* The pointer, for whoever closes it: nobody is inside, nor gets in. A read writes to the caller's memory and cannot be
+ * called off: where one lasts longer than the deadline an exception is set, and nothing is closed. NULL without an
+ * exception: it was closed before. */
+static struct bw_checkpointer *take(struct checkpointer *ck, uint64_t until_ms) {
+    if (ck->h->ptr == NULL) return NULL;
+    if (shut(ck, until_ms)) return core_take(ck->h);
+    core_shut(ck->h, false);
+    for (struct reader *r = ck->readers; r != NULL; r = r->next) core_shut(r->h, false);
+    return NULL;
 }
 
 struct close_job {
@@ -192,13 +217,16 @@ static PyObject *ck_close(PyObject *self, PyObject *args, PyObject *kw) {
         Py_XDECREF(kept);
         return PyErr_NoMemory();
     }
-    *j = (struct close_job){.job = {.run = run_close}, .ck = core_take(ck->h, false), .timeout_ms = ms};
+    const uint64_t until = core_moment(ms);
+    *j = (struct close_job){.job = {.run = run_close}, .ck = take(ck, until)};
     if (j->ck == NULL) { /* closed before: nothing to do, as for files */
         free(j);
         Py_DECREF(kept);
         return PyErr_Occurred() != NULL ? NULL : Py_NewRef(Py_None);
     }
     cut_loose(ck, kept);
+    const uint64_t now = core_moment(0);
+    j->timeout_ms = until == UINT64_MAX ? until : until > now ? until - now : 0;
     if (job_run(&j->job) < 0) return NULL; /* what is left to itself goes on reading what is kept */
     Py_DECREF(kept);
     const struct bw_error err = j->job.err;
@@ -395,7 +423,8 @@ static PyMethodDef methods[] = {
     {"close", (PyCFunction)(void (*)(void))ck_close, METH_VARARGS | METH_KEYWORDS,
      "close(timeout_s=600)\n--\n\nDrains what is in flight for at most timeout_s (None: for ever), and ends. Raises "
      "what no\n"
-     "call has told yet: a failure in the background is never unheard."},
+     "call has told yet: a failure in the background is never unheard. DeadlineError while another thread reads: then\n"
+     "nothing is closed, and it can be called again."},
     {"poll", ck_poll, METH_NOARGS, "poll()\n--\n\nThe oldest event as a dict, or None. Never blocks."},
     {"stats", ck_stats, METH_NOARGS, "stats()\n--\n\nCounters since it was opened, as a dict."},
     {"fileno", ck_fileno, METH_NOARGS,

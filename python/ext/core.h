@@ -31,20 +31,28 @@ bool core_timeout(PyObject *seconds, uint64_t *ret_ms);
 /* An integer, 0 to `most`. false: an exception names `what`. */
 bool core_number(PyObject *value, const char *what, uint64_t most, uint64_t *ret);
 bool core_number32(PyObject *value, const char *what, uint32_t *ret);
+/* A text without NUL, which C would take for its end; it belongs to the object. NULL: an exception names `what`. */
+const char *core_text(PyObject *value, const char *what);
 
 /* A pointer of the library's, and how many calls are inside with it without the interpreter's lock. It lies apart from
  * the Python object: a call that was interrupted is inside still when that is gone. */
 struct handle {
-    void *ptr; /* NULL: closed */
+    void *ptr;    /* NULL: closed */
+    bool closing; /* nobody gets in meanwhile */
     atomic_uint users;
 };
 struct handle *core_handle(void *ptr);                /* NULL: no memory, an exception is set */
 void *core_enter(struct handle *h, const char *what); /* NULL: it is closed, and an exception says so */
 void core_leave(struct handle *h);                    /* any thread, without the interpreter's lock too */
-/* Takes the pointer away from new calls and waits for those inside; whoever gets it closes it. NULL: it was closed
- * before (a patient one waits for those inside all the same); or, unless it is patient, an exception is set, and all is
- * as it was. */
-void *core_take(struct handle *h, bool patient);
+/* Keeps new calls out, or lets them in again. */
+void core_shut(struct handle *h, bool closing);
+/* Waits until nobody is inside of what is shut, at most until a moment of core_moment's. false: that has passed, or a
+ * signal's handler has raised; an exception is set. */
+bool core_calm(const struct core *core, struct handle *h, uint64_t until_ms, const char *what);
+uint64_t core_moment(uint64_t timeout_ms); /* from now on; UINT64_MAX: never */
+/* Takes the pointer away from new calls and waits for those inside, however long; whoever gets it closes it. NULL: it
+ * was closed before. */
+void *core_take(struct handle *h);
 /* For the end of the Python object. The pointer, if nobody is inside; else it is left to itself. */
 void *core_drop(struct handle *h);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core.h"
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -74,6 +75,14 @@ bool core_number32(PyObject *value, const char *what, uint32_t *ret) {
     return true;
 }
 
+const char *core_text(PyObject *value, const char *what) {
+    Py_ssize_t bytes;
+    const char *text = PyUnicode_AsUTF8AndSize(value, &bytes);
+    if (text == NULL || strlen(text) == (size_t)bytes) return text;
+    (void)PyErr_Format(PyExc_ValueError, "%s: expected no NUL character", what);
+    return NULL;
+}
+
 bool core_set(PyObject *dict, const char *key, PyObject *value) {
     if (value == NULL) return false;
     const int rc = PyDict_SetItemString(dict, key, value);
@@ -93,10 +102,11 @@ struct handle *core_handle(void *ptr) {
 }
 
 void *core_enter(struct handle *h, const char *what) {
-    if (h->ptr == NULL)
+    if (h->ptr == NULL || h->closing) {
         (void)PyErr_Format(PyExc_ValueError, "this %s is closed", what);
-    else
-        (void)atomic_fetch_add(&h->users, 1);
+        return NULL;
+    }
+    (void)atomic_fetch_add(&h->users, 1);
     return h->ptr;
 }
 
@@ -104,19 +114,39 @@ void core_leave(struct handle *h) {
     if (h != NULL) (void)atomic_fetch_sub(&h->users, 1);
 }
 
-void *core_take(struct handle *h, bool patient) {
+static void wait_a_moment(void) {
     const struct timespec moment = {.tv_nsec = 1000000};
+    Py_BEGIN_ALLOW_THREADS
+    (void)nanosleep(&moment, NULL);
+    Py_END_ALLOW_THREADS
+}
+
+uint64_t core_moment(uint64_t timeout_ms) {
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    const uint64_t now = (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+    return timeout_ms > UINT64_MAX - now ? UINT64_MAX : now + timeout_ms;
+}
+
+void core_shut(struct handle *h, bool closing) {
+    h->closing = closing;
+}
+
+bool core_calm(const struct core *core, struct handle *h, uint64_t until_ms, const char *what) {
+    while (atomic_load(&h->users) > 0) {
+        struct bw_error late = {.status = BW_E_TIMEOUT};
+        (void)snprintf(late.message, sizeof late.message, "%s is still running", what);
+        if (core_moment(0) >= until_ms) return core_raise(core, &late) != NULL;
+        wait_a_moment();
+        if (PyErr_CheckSignals() < 0) return false;
+    }
+    return true;
+}
+
+void *core_take(struct handle *h) {
     void *p = h->ptr;
     h->ptr = NULL;
-    while ((p != NULL || patient) && atomic_load(&h->users) > 0) {
-        Py_BEGIN_ALLOW_THREADS(void)
-        nanosleep(&moment, NULL);
-        Py_END_ALLOW_THREADS
-        if (!patient && PyErr_CheckSignals() < 0) {
-            h->ptr = p; /* of all takers only one has it */
-            return NULL;
-        }
-    }
+    while (atomic_load(&h->users) > 0) wait_a_moment();
     return p;
 }
 

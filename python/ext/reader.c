@@ -43,7 +43,7 @@ static struct checkpointer *part(struct reader *r) {
 /* The last use of it; the checkpointer stays open until it is closed. */
 static void finish(struct reader *r, bool gone) {
     struct checkpointer *of = part(r);
-    struct bw_restore *restore = gone ? core_drop(r->h) : core_take(r->h, true);
+    struct bw_restore *restore = gone ? core_drop(r->h) : core_take(r->h);
     if (restore != NULL) {
         Py_BEGIN_ALLOW_THREADS
         bw_restore_close(restore);
@@ -275,7 +275,7 @@ static PyObject *reader_tensor(PyObject *self, PyObject *name) {
     struct reader *r = (struct reader *)self;
     struct bw_error err = BW_ERROR_INIT;
     struct bw_tensor_info t;
-    const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
+    const char *text = core_text(name, "name");
     struct bw_restore *restore = text == NULL ? NULL : core_enter(r->h, "Reader");
     int rc;
     if (restore == NULL) return NULL;

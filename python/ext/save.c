@@ -50,7 +50,7 @@ void save_orphan(struct save *s, PyObject *kept) {
     }
     Py_INCREF((PyObject *)s);
     struct checkpointer *of = part(s);
-    (void)core_take(s->h, true);
+    (void)core_take(s->h);
     parted(of);
     Py_DECREF((PyObject *)s);
 }
@@ -172,7 +172,7 @@ static int cancel(struct bw_save *save, const char *unused, struct bw_error *err
 }
 
 static PyObject *save_metadata(PyObject *self, PyObject *json) {
-    const char *text = PyUnicode_AsUTF8AndSize(json, NULL);
+    const char *text = core_text(json, "metadata");
     return text == NULL ? NULL : call(self, bw_save_metadata, text);
 }
 
@@ -319,7 +319,7 @@ static void release(struct bw_save *save) {
 /* The last use of it. */
 static void finish(struct save *s, bool gone) {
     struct checkpointer *of = part(s);
-    struct bw_save *save = gone ? core_drop(s->h) : core_take(s->h, true);
+    struct bw_save *save = gone ? core_drop(s->h) : core_take(s->h);
     if (save != NULL) release(save);
     parted(of);
     Py_CLEAR(s->kept);

@@ -138,12 +138,9 @@ static bool place(struct tensor *t, PyObject *shape, PyObject *offset) {
 }
 
 static bool take_name(struct tensor *t, PyObject *name) {
-    Py_ssize_t bytes;
     t->name = Py_NewRef(name);
-    t->utf8 = PyUnicode_AsUTF8AndSize(name, &bytes);
-    if (t->utf8 == NULL || strlen(t->utf8) == (size_t)bytes) return t->utf8 != NULL;
-    PyErr_SetString(PyExc_ValueError, "name: expected no NUL character");
-    return false;
+    t->utf8 = core_text(name, "name");
+    return t->utf8 != NULL;
 }
 
 static bool take_replica(struct tensor *t, PyObject *count, PyObject *index, PyObject *group) {

@@ -153,7 +153,7 @@ class Memory(Case):
                 (lambda: bw.Tensor("a", a, dtype="f32"), ValueError, "found \"f32\""),
                 (lambda: bw.Tensor("a", np.zeros(2, "M8[s]")), ValueError, "buffer"),
                 (lambda: bw.Tensor("a", np.zeros(2, ">f4")), ValueError, "give dtype"),
-                (lambda: bw.Tensor("a\0b", a), ValueError, "NUL"),
+                (lambda: bw.Tensor("a\0b", a), ValueError, "name: expected no NUL"),
                 (lambda: bw.Tensor("a", a, offset=(0, 0)), TypeError, "shape of the whole"),
                 (lambda: bw.Tensor("a", a, shape=(4, 3), offset=(0,)), ValueError, "expected 2 numbers"),
                 (lambda: bw.Tensor("a", a, shape=(-4, 3)), ValueError, "no negative"),
@@ -274,6 +274,17 @@ class Errors(Case):
             with bw.Reader(f"{self.dir}/remote", "r") as r, self.assertRaises(ValueError):
                 call(r)
 
+    def test_a_text_does_not_end_at_a_nul(self):
+        with self.open() as ck:
+            save = ck.begin(1)
+            with self.assertRaisesRegex(ValueError, "metadata: expected no NUL"):
+                save.metadata('{"a":1}\0, and more')
+            save.add([bw.Tensor("w", np.zeros(4))])
+            save.start()
+            save.wait(timeout_s=60)
+        with bw.Reader(f"{self.dir}/remote", "r") as r, self.assertRaisesRegex(ValueError, "name: expected no NUL"):
+            r.tensor("w\0x")
+
     def test_a_class_that_looks_at_itself_while_opening_fails_is_safe(self):
         class Curious(bw.Checkpointer):
             def __del__(self):
@@ -372,6 +383,53 @@ class Interrupts(Case):
                 t.join(30)
                 self.assertFalse(t.is_alive())
 
+    def test_closing_waits_for_a_read_until_its_deadline(self):
+        self.commit([bw.Tensor("w", np.arange(32 << 20, dtype=np.uint8))])
+        ck = self.open()
+        reader, into, failed = ck.restore(), np.zeros(32 << 20, np.uint8), []
+        begun, ended = threading.Event(), threading.Event()
+
+        def read():
+            begun.set()
+            try:
+                while not ended.is_set():
+                    reader.read([bw.Tensor("w", into)])
+            except ValueError as e:
+                failed.append(str(e))
+
+        thread = threading.Thread(target=read)
+        thread.start()
+        begun.wait()
+        time.sleep(0.005)
+        told = 0
+        for _ in range(100):
+            try:
+                ck.close(0)
+                break
+            except errors.DeadlineError as e:
+                told += "is still running" in str(e)
+                self.assertFalse(ck.closed)
+                time.sleep(0.002)
+        self.assertGreater(told, 0)
+        if not ck.closed:
+            ck.close(30)
+        ended.set()
+        thread.join(30)
+        self.assertLessEqual(set(failed), {"this Reader is closed"})
+
+    def test_closing_waits_for_a_begin_until_its_deadline(self):
+        ck = self.open(drain_bytes_per_s=1 << 20, saves_in_flight_max=1)
+        save = ck.save(1, [bw.Tensor("w", np.zeros(20 << 20, np.uint8))])
+        thread = threading.Thread(target=ck.begin, args=(2,))
+        thread.start()
+        time.sleep(0.1)
+        with self.assertRaisesRegex(errors.DeadlineError, "a call of this Checkpointer is still running"):
+            ck.close(0.1)
+        self.assertFalse(ck.closed)
+        save.cancel()
+        thread.join(30)
+        ck.close(30)
+
     def test_closing_ends_the_waits_of_other_threads(self):
         ck = self.open(drain_bytes_per_s=1 << 20)
         save = ck.save(1, [bw.Tensor("w", np.zeros(20 << 20, np.uint8))])
@@ -406,6 +464,27 @@ class Processes(Case):
         whole = textwrap.dedent(head) + textwrap.dedent(text)
         return subprocess.run([sys.executable, "-c", whole, f"s{self.launches}"], capture_output=True,
                               text=True, timeout=120, check=False, **more)
+
+    def test_warnings_that_are_errors_are_in_nobodys_way(self):
+        tail = """
+            save = ck.save(3, [bw.Tensor('w', np.zeros(1 << 20))])
+            two = bw.Checkpointer(run="two", job="j", launch="l", rank=0, world=1, flags=ck_flags,
+                                  local_url=ck_dir + "/local", remote_url=ck_dir + "/two",
+                                  memory_budget_bytes=64 << 20, drain_bytes_per_s=1 << 20)
+            two.save(1, [bw.Tensor('w', np.zeros(40 << 20, np.uint8))])
+            two.exit_timeout_s = 0
+            try:
+                with two:
+                    raise KeyError("of the trainer")
+            except KeyError:
+                print("as raised")
+            ck.close = lambda *_: 1 / 0
+            import gc; gc.disable()
+        """
+        done = self.script('import warnings; warnings.simplefilter("error")\n' + textwrap.dedent(tail))
+        self.assertEqual((done.returncode, done.stdout), (0, "as raised\n"), done.stderr)
+        self.assertIn("breakwater: closing after KeyError: ", done.stderr)
+        self.assertIn("breakwater: closing at the interpreter's end: division by zero", done.stderr)
 
     def test_what_is_open_at_the_end_is_closed_and_committed(self):
         done = self.script("ck.save(3, [bw.Tensor('w', np.zeros(1 << 20))])")
