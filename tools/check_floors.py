@@ -28,17 +28,18 @@ FLOORS = [
     {"checkpoint", "dataset"},
     {"plan"},
     {"api"},
-    {"cli"},
+    {"cli", "mpi"},
 ]
 LEVEL = {name: level for level, names in enumerate(FLOORS) for name in names}
+PROGRAMS = {"cli", "mpi"}  # no part of the library, so they see of it what everybody sees
 PURE = {"hash", "format"}  # no I/O at all, so not even os/
 
 # Which of include/breakwater/ a floor may use: everything from checkpoint/ on, before that the words that all share.
 SHARED_PUBLIC = {"status.h", "error.h", "tensor.h", "io.h"}
 
 KERNEL_HEADER = re.compile(r"(unistd|fcntl|pthread|dirent|sched|poll|signal|sys/\w+|linux/\w+)\.h")
-KERNEL_ALLOWED = {"os": None, "cli": None, "base": {"sys/random.h", "sys/auxv.h"}}  # None: all of them
-TIME_ALLOWED = {"base", "os", "cli"}
+KERNEL_ALLOWED = {"os": None, "cli": None, "mpi": None, "base": {"sys/random.h", "sys/auxv.h"}}  # None: all of them
+TIME_ALLOWED = {"base", "os", "cli", "mpi"}
 THREADS_ALLOWED = {"os", "io", "api"}
 # Loops on several threads may share a bucket; workers that find a disk full wait for the one that makes room there.
 LOCKS_ALLOWED = {"store/memory_bucket.h", "store/posix.h"}
@@ -64,13 +65,14 @@ RULES = [
     Rule(
         "raw allocation: use base/vec.h",
         "malloc calloc realloc free strdup strndup aligned_alloc posix_memalign asprintf vasprintf",
-        floors=("cli",),
+        floors=("cli", "mpi"),
         files=("base/vec.c",),
     ),
     Rule(
         "reads the environment: only api/ and above may",
         "getenv secure_getenv setenv putenv",
         floors=("api", "cli"),
+        files=("mpi/launcher.c",),  # which launcher has started us, and as which job, stands nowhere else
     ),
     Rule("the library never ends the process", "abort exit _exit _Exit quick_exit atexit", floors=("cli",)),
     Rule(
@@ -81,7 +83,7 @@ RULES = [
     Rule(
         "reads a clock: use base/env.h",
         "clock_gettime gettimeofday time clock nanosleep usleep sleep",
-        floors=("base", "os", "cli"),
+        floors=("base", "os", "cli", "mpi"),
     ),
 ]
 
@@ -114,8 +116,8 @@ def check_internal(floor, where, name):
         return 'internal headers are included with their directory, as in "base/span.h"'
     if target not in LEVEL:
         return f"{target}/ is not a floor"
-    if floor == "cli" and target != "cli":
-        return "cli/ sees only <breakwater/...>"
+    if floor in PROGRAMS and target != floor:
+        return f"{floor}/ sees only <breakwater/...>"
     if target != floor and LEVEL[target] == LEVEL[floor]:
         return f"{floor}/ and {target}/ are on one floor and do not know each other"
     if LEVEL[target] > LEVEL[floor]:

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that a built libbreakwater.so exports what the public headers declare, and nothing else.
+"""Checks that built libraries export what their public headers declare, and nothing else.
 
-    tools/check_symbols.py LIBRARY
+    tools/check_symbols.py LIBRARY...
 
-The list of src/api/libbreakwater.map must be the same, and every name must begin with bw_.
+The list of the library's version script must be the same, and every name must begin with bw_.
 """
 
 import re
@@ -32,28 +32,31 @@ def listed(text):
     return set(re.findall(r"(\w+);", body.group(1))) if body else set()
 
 
-def compare(declared, mapped, found):
+def compare(declared, mapped, found, name=gen_map.MAP):
     """Findings about three sets of names: of the headers, of the version script, of the library."""
-    out = [f"{name}: public functions are named bw_..." for name in sorted(declared) if not name.startswith("bw_")]
+    out = [f"{bad}: public functions are named bw_..." for bad in sorted(declared) if not bad.startswith("bw_")]
     out += [
-        f"{name}: declared as BW_API and missing in {gen_map.MAP}: run tools/gen_map.py"
-        for name in sorted(declared - mapped)
+        f"{symbol}: declared as BW_API and missing in {name}: run tools/gen_map.py"
+        for symbol in sorted(declared - mapped)
     ]
     out += [
-        f"{name}: in {gen_map.MAP} and not declared as BW_API: run tools/gen_map.py"
-        for name in sorted(mapped - declared)
+        f"{symbol}: in {name} and not declared as BW_API: run tools/gen_map.py" for symbol in sorted(mapped - declared)
     ]
-    out += [f"{name}: declared as BW_API and not defined in the library" for name in sorted(declared - found)]
-    out += [f"{name}: exported by the library and not declared as BW_API" for name in sorted(found - declared)]
+    out += [f"{symbol}: declared as BW_API and not defined in the library" for symbol in sorted(declared - found)]
+    out += [f"{symbol}: exported by the library and not declared as BW_API" for symbol in sorted(found - declared)]
     return out
 
 
+def check(library):
+    name = gen_map.MPI_MAP if "breakwater-mpi" in library else gen_map.MAP
+    declared = set(gen_map.declared(gen_map.public_headers(ctext.ROOT, name)))
+    return compare(declared, listed(ctext.read(ctext.ROOT / name)), exported(library), name)
+
+
 def main():
-    if len(sys.argv) != 2:
-        sys.exit("usage: check_symbols.py LIBRARY")
-    declared = set(gen_map.declared(gen_map.public_headers(ctext.ROOT)))
-    mapped = listed(ctext.read(ctext.ROOT / gen_map.MAP))
-    return ctext.report(compare(declared, mapped, exported(sys.argv[1])))
+    if len(sys.argv) < 2:
+        sys.exit("usage: check_symbols.py LIBRARY...")
+    return ctext.report([finding for library in sys.argv[1:] for finding in check(library)])
 
 
 if __name__ == "__main__":

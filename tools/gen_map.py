@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the version script of the shared library from the public headers.
+"""Makes the version scripts of the shared libraries from the public headers.
 
-    tools/gen_map.py          writes src/api/libbreakwater.map
-    tools/gen_map.py --check  writes nothing; fails when the file is out of date
+    tools/gen_map.py          writes src/api/libbreakwater.map and src/mpi/libbreakwater-mpi.map
+    tools/gen_map.py --check  writes nothing; fails when a file is out of date
 
-The list is what include/breakwater/*.h declares as BW_API. It is checked in, so that a change of the library's surface
-shows in review.
+The lists are what include/breakwater/*.h declares as BW_API; mpi.h is the second library's. They are checked in, so
+that a change of a library's surface shows in review.
 """
 
 import argparse
@@ -16,6 +16,8 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MAP = "src/api/libbreakwater.map"
+MPI_MAP = "src/mpi/libbreakwater-mpi.map"
+MPI_HEADER = "mpi.h"
 VERSION = "BREAKWATER_0"
 
 
@@ -34,8 +36,10 @@ def declared(headers):
     return sorted(names)
 
 
-def public_headers(root):
-    return sorted((root / "include/breakwater").glob("*.h"))
+def public_headers(root, version_script_of=MAP):
+    """The headers whose functions one of the libraries exports."""
+    headers = sorted((root / "include/breakwater").glob("*.h"))
+    return [header for header in headers if (header.name == MPI_HEADER) == (version_script_of == MPI_MAP)]
 
 
 def version_script(names):
@@ -45,19 +49,23 @@ def version_script(names):
     return "\n".join(lines) + "\n"
 
 
-def main():
-    parser = argparse.ArgumentParser(description="generate the version script")
-    parser.add_argument("--check", action="store_true", help="fail when the file is out of date")
-    options = parser.parse_args()
-    path = ROOT / MAP
-    text = version_script(declared(public_headers(ROOT)))
+def update(name, check):
+    path = ROOT / name
+    text = version_script(declared(public_headers(ROOT, name)))
     if path.is_file() and path.read_text(encoding="utf-8") == text:
         return 0
-    if options.check:
-        print(f"{MAP} is out of date: run tools/gen_map.py", file=sys.stderr)
+    if check:
+        print(f"{name} is out of date: run tools/gen_map.py", file=sys.stderr)
         return 1
     path.write_text(text, encoding="utf-8")
     return 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description="generate the version scripts")
+    parser.add_argument("--check", action="store_true", help="fail when a file is out of date")
+    options = parser.parse_args()
+    return max([update(name, options.check) for name in (MAP, MPI_MAP)])
 
 
 if __name__ == "__main__":

@@ -321,6 +321,14 @@ BW_API int bw_checkpointer_fd(struct bw_checkpointer *ck);
 /** Takes the oldest event. Returns 1, or 0 when there is none. Never blocks. */
 BW_API int bw_checkpointer_poll(struct bw_checkpointer *ck, struct bw_event *ret_event);
 
+/**
+ * Tells the handle that somebody has heard, by a way of his own (MPI, a message between the trainers), that something
+ * has happened in the run. It looks into the authority now, instead of when its pause is over: at the history, and on
+ * rank 0 at what waits to be committed. Nothing is believed because of it, and nothing is lost without it; a call for
+ * nothing costs a few requests, so of many ranks not all should call at one moment. Never blocks.
+ */
+BW_API void bw_checkpointer_look(struct bw_checkpointer *ck);
+
 /** Counters of a handle since it was opened. */
 struct bw_checkpointer_stats {
     uint64_t saves_begun;          /**< begin calls that gave a handle */

@@ -170,10 +170,19 @@ static void engine_free(struct bw_checkpointer *ck) {
     bwi_free(ck);
 }
 
+static void look(struct bw_checkpointer *ck) {
+    bwi_engine_lock(ck);
+    const bool asked = ck->shared.look;
+    ck->shared.look = false;
+    bwi_engine_unlock(ck);
+    if (asked) bwi_session_look(ck->session);
+}
+
 static void *engine_main(void *arg) {
     struct bw_checkpointer *ck = arg;
     for (;;) {
         run_commands(ck);
+        look(ck);
         uint64_t now = bwi_loop_now_ns(ck->host.loop);
         bwi_loop_turn(ck->host.loop, now + TURN_MAX_NS);
         bwi_engine_lock(ck);

@@ -69,6 +69,7 @@ struct bw_checkpointer {
         bool drained;    /* nothing is left that a close waits for */
         bool idle;       /* the session has nothing that runs */
         bool stop, abandoned;
+        bool look; /* a caller has heard of something: the session is to look now */
         struct bw_event events[BWI_EVENTS_MAX];
         uint32_t event_at, event_count, event_lost;
         struct bw_checkpointer_stats stats;

@@ -349,6 +349,14 @@ int bw_checkpointer_poll(struct bw_checkpointer *ck, struct bw_event *ret_event)
     return any;
 }
 
+void bw_checkpointer_look(struct bw_checkpointer *ck) {
+    if (!ck || !bwi_host_is_here(&ck->host)) return;
+    bwi_engine_lock(ck);
+    ck->shared.look = true;
+    bwi_engine_unlock(ck);
+    bwi_io_wake(ck->host.io);
+}
+
 void bw_checkpointer_stats(struct bw_checkpointer *ck, struct bw_checkpointer_stats *ret_stats) {
     if (!ck || !ret_stats || !bwi_host_is_here(&ck->host)) return;
     bwi_engine_lock(ck);

@@ -288,6 +288,12 @@ void bwi_session_new_head(struct bwi_session *s, struct bwi_head *head) {
     bwi_gap_fini(&gap);
 }
 
+void bwi_session_look(struct bwi_session *s) {
+    if (!s->opened || s->over) return;
+    bwi_follow_wake(s);
+    bwi_committer_wake(s);
+}
+
 /* --- closing ------------------------------------------------------------------------------------------------- */
 
 uint32_t bwi_session_in_flight(const struct bwi_session *s) {

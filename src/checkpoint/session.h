@@ -205,6 +205,9 @@ uint32_t bwi_session_places(const struct bwi_session *s);    /* of those, not co
 /* A step that this rank will not save: the others learn of it. */
 void bwi_session_skip(struct bwi_session *s, uint64_t step);
 
+/* Somebody has heard that something has happened: the machines that look now and then look at once. */
+void bwi_session_look(struct bwi_session *s);
+
 /* Ends what can be ended: no more begins; saves go on until they have ended, or until `give_up` is set by
  * bwi_session_give_up; then those that are not complete locally are given up and told to the others, the rest is left
  * for the next launch. bwi_session_idle is true when nothing runs any more. */

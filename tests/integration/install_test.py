@@ -50,18 +50,22 @@ class Install(unittest.TestCase):
         cls.prefix = cls.dest / PREFIX.lstrip("/")
         cls.pc = next(cls.prefix.rglob("breakwater.pc"), None)
 
-    def pkg_config(self, *args):
+    def pkg_config(self, *args, package="breakwater"):
         env = {**os.environ, "PKG_CONFIG_LIBDIR": str(self.pc.parent), "PKG_CONFIG_SYSROOT_DIR": str(self.dest)}
         env.pop("PKG_CONFIG_PATH", None)
-        return run(["pkg-config", *args, "breakwater"], env=env).split()
+        return run(["pkg-config", *args, package], env=env).split()
 
     def test_all_public_headers_are_there_and_nothing_else(self):
         installed = {p.name for p in (self.prefix / "include/breakwater").iterdir()}
         self.assertEqual(installed, {p.name for p in HEADERS.glob("*.h")})
+        self.assertTrue((self.pc.parent / "breakwater-mpi.pc").is_file())
 
     def test_the_library_has_its_three_names(self):
         names = {p.name for p in self.pc.parent.parent.glob("libbreakwater*")}
-        self.assertEqual(names, {"libbreakwater.so", "libbreakwater.so.0", f"libbreakwater.so.{VERSION}"})
+        self.assertEqual(
+            names,
+            {f"lib{name}.so{end}" for name in ("breakwater", "breakwater-mpi") for end in ("", ".0", f".{VERSION}")},
+        )
 
     def test_the_command_runs_from_where_it_was_installed(self):
         env = {**os.environ, "LD_LIBRARY_PATH": str(self.pc.parent.parent)}
@@ -85,6 +89,15 @@ class Install(unittest.TestCase):
         run([*COMPILER, "-std=c17", "-Wall", "-Wextra", "-Werror", str(source), "-o", str(program), *flags])
         said = run([str(program)], env={**os.environ, "LD_LIBRARY_PATH": str(self.pc.parent.parent)})
         self.assertEqual(said, f"{VERSION} {VERSION} local\n")
+
+    def test_a_program_for_mpi_compiles_and_links(self):
+        source = self.scratch / "ranks.c"
+        source.write_text(
+            "#include <breakwater/mpi.h>\nint main(void) { return bw_mpi_close(0, 0, 0); }\n", encoding="utf-8"
+        )
+        flags = self.pkg_config("--cflags", "--libs", package="breakwater-mpi")
+        env = {**os.environ, "OMPI_CC": COMPILER[-1]}
+        run(["mpicc", "-std=c17", "-Wall", "-Wextra", str(source), "-o", str(self.scratch / "ranks"), *flags], env=env)
 
 
 if __name__ == "__main__":

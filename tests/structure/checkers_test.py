@@ -93,6 +93,15 @@ class Floors(Tree):
     def test_the_command_line_sees_only_the_public_headers(self):
         self.assert_finds(self.check("src/cli/x.c", '#include "base/span.h"'), "cli/ sees only <breakwater/...>")
 
+    def test_the_library_for_mpi_sees_only_the_public_headers(self):
+        self.assert_finds(self.check("src/mpi/x.c", '#include "base/span.h"'), "mpi/ sees only <breakwater/...>")
+        self.assert_finds(self.check("src/mpi/x.c", '#include "cli/verb.h"'), "mpi/ sees only <breakwater/...>")
+
+    def test_only_one_file_reads_what_launchers_leave_in_the_environment(self):
+        line = 'const char *f(void) { return getenv("SLURM_JOB_ID"); }'
+        self.assertEqual(self.check("src/mpi/launcher.c", line), [])
+        self.assert_finds(self.check("src/mpi/ranks.c", line), "src/mpi/ranks.c:2:", "reads the environment")
+
     def test_public_headers_below_checkpoint(self):
         self.assert_finds(self.check("src/store/x.c", "#include <breakwater/save.h>"), "store/ may include only")
         self.assertEqual(self.check("src/store/x.c", "#include <breakwater/tensor.h>"), [])

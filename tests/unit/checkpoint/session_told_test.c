@@ -817,6 +817,33 @@ static void a_salvage_that_is_stopped_complains_of_nothing(void **unused) {
     cluster_fini(&c);
 }
 
+/* Its pauses are as long as they get: what it does not look for it does not find. */
+static void who_has_heard_something_looks_at_once(void **unused) {
+    (void)unused;
+    struct cluster c;
+    struct bwi_save *v[2];
+    static struct state s;
+    cluster_init(&c, 80);
+    open_all(&c, 0, &(struct launch){.launch = "a", .world = 2, .single_tier = true});
+    for (unsigned r = 0; r < 2; r++) c.ranks[r].ctx.poll_min_ns = c.ranks[r].ctx.poll_max_ns = 100 * BWI_NS_PER_S;
+    make_state(&s, 10);
+    v[0] = save(&c, 0, 10, &s);
+    assert_true(cluster_run(&c, is_pending, v[0], 1000));
+    pass(&c, 1000);
+    v[1] = save(&c, 1, 10, &s);
+    assert_true(cluster_run(&c, is_pending, v[1], 1000));
+    pass(&c, 1000);
+    assert_false(v[0]->committed);
+    bwi_session_look(c.ranks[0].session);
+    pass(&c, 1);
+    assert_true(v[0]->committed);
+    assert_false(v[1]->committed);
+    bwi_session_look(c.ranks[1].session);
+    pass(&c, 1);
+    assert_true(v[1]->committed);
+    cluster_fini(&c);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_summary_that_is_refused_only_when_sent_again_keeps_its_bytes),
@@ -844,6 +871,7 @@ int main(void) {
         cmocka_unit_test(a_save_does_not_wait_for_room_behind_one_that_waits_for_it),
         cmocka_unit_test(what_the_authority_has_with_another_content_is_given_up),
         cmocka_unit_test(a_salvage_that_is_stopped_complains_of_nothing),
+        cmocka_unit_test(who_has_heard_something_looks_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
