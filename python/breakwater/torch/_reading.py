@@ -7,13 +7,14 @@ from .. import errors
 from . import _tensors
 
 
-def read(reader, reads):
-    """Reads what a Loader has noted. A MismatchError names two destinations that share memory and differ in values."""
+def read(reader, reads, describe=_tensors.described):
+    """Reads what a Loader has noted. A MismatchError names two destinations that share memory and differ in values.
+    `describe` makes a Tensor of what stands for the name, and of memory."""
     direct, late = _divide(reads)
-    reader.read([_tensors.described(name, into) for _, name, _, _, into in direct])
+    reader.read([describe(name, into) for _, name, _, _, into in direct])
     done = [(path, into) for path, _, _, _, into in direct]
     for path, name, _, _, into in late:
-        _read_over(reader, path, name, into, done)
+        _read_over(reader, path, describe(name, into), into, done)
         done.append((path, into))
     for _, _, _, _, into in reads:
         if isinstance(into, torch.Tensor) and not into.is_inference():
@@ -41,18 +42,19 @@ def _divide(reads):
     return direct, late
 
 
-def _bits(tensor):
+def bits(tensor):
+    """Its elements in order, as bytes."""
     return tensor.detach().clone(memory_format=torch.contiguous_format).reshape(-1).view(torch.uint8)
 
 
-def _read_over(reader, path, name, into, done):
+def _read_over(reader, path, described, into, done):
     """Reads a tensor whose memory lies among that of others, which must not change by it."""
     low, high = _tensors.span(into)
     others = [(p, t) for p, t in done if isinstance(t, torch.Tensor) and t.numel() > 0 and _meets(t, low, high)]
-    before = [_bits(t) for _, t in others]
-    reader.read([_tensors.described(name, into)])
-    for (other, t), bits in zip(others, before, strict=True):
-        if not torch.equal(_bits(t), bits):
+    before = [bits(t) for _, t in others]
+    reader.read([described])
+    for (other, t), was in zip(others, before, strict=True):
+        if not torch.equal(bits(t), was):
             raise errors.MismatchError(f"{other} and {path} share memory here, and have different values in the "
                                        "checkpoint")
 
