@@ -91,9 +91,43 @@ class Bench(unittest.TestCase):
         self.assertRegex(printed, "captured by copy")
         self.assertFalse((self.dir / "tiers").exists())
 
+    def phases(self, ranks):
+        """Of so many ranks: their opening, and their saves."""
+        lines, _ = self.figures("ranks", "--ranks", str(ranks), "--saves", "2", "--straggler-ms", "20000")
+        self.assertEqual([line["name"] for line in lines], ["ranks-open", "ranks-save", "ranks-save"])
+        for line in lines:
+            for what in ("data", "control"):
+                self.assertEqual(sum(line[f"{what}_per_s"]), line[what], line)
+        return lines
+
+    def test_what_a_rank_asks_of_its_store_does_not_grow_with_the_ranks(self):
+        """Counts of calls in virtual time: the same on every machine."""
+        for ranks, looks in ((64, 100), (1024, 30)):
+            opened, *saves = self.phases(ranks)
+            self.assertLessEqual(opened["control_most_per_rank"], 20)
+            self.assertLessEqual(opened["control_of_coordinator"], ranks + 60)
+            for saved in saves:
+                self.assertLessEqual(saved["data"], 8 * ranks + 20)
+                self.assertLessEqual(saved["control_most_per_rank"], looks)  # of 20 s during which it waits
+                # A summary and, once, a layout of each; else looks whose number goes by the time only, and the first
+                # commit's sweep, which looks into each of the 256 parts that data is spread over.
+                self.assertLessEqual(saved["control_of_coordinator"], 2 * ranks + 600)
+                self.assertLess(saved["commit_s"], 2)
+            self.assertLessEqual(saves[1]["control_of_coordinator"], ranks + 300)
+
+    def test_many_ranks_that_come_at_one_moment_are_no_storm(self):
+        opened, *saves = self.phases(1024)
+        self.assertLess(max(opened["control_per_s"]), 8 * 1024)
+        for saved in saves:
+            waiting = saved["control_per_s"][:20]  # before the last rank comes
+            self.assertLess(waiting[0], 2 * 1024)
+            self.assertLessEqual(waiting[0], 4 * sorted(waiting)[10])
+            self.assertLess(max(saved["control_per_s"]), 4 * 1024)
+
     def test_what_is_not_understood_is_refused(self):
         refused = [((), 2), (("speed",), 2), (("save",), 2), (("save", self.dir / "no" / "dir"), 1),
-                   (("format", "speed"), 1), (("format", "--rounds", "0"), 1), (("format", "--rounds"), 1)]  # fmt: skip
+                   (("format", "speed"), 1), (("format", "--rounds", "0"), 1), (("format", "--rounds"), 1),
+                   (("ranks", "--ranks", "1"), 1), (("ranks", "--what", "1"), 1), (("ranks", "--json"), 1)]  # fmt: skip
         for args, code in refused:
             done = bench(*args)
             self.assertEqual(done.returncode, code, args)

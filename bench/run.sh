@@ -8,6 +8,8 @@
 #       saving and loading a PyTorch state, beside what else there is for it
 #   ./dev bench format [hash|json|history|manifest|layout|content|index|pack]... [--rounds N] [--small] [--json FILE]
 #       what encoding, decoding and looking up cost at the sizes of large jobs, beside a hash of the same bytes
+#   ./dev bench ranks [--ranks N] [--tensors N] [--saves N] [--latency-ms N] [--straggler-ms N] [--seed N] [--json FILE]
+#       what many simulated ranks ask of their store, second by second, and what committing takes; in virtual time
 #
 # BUILD says which build directory is measured (default build), BENCH_PYTHON which Python has PyTorch (default: the one
 # of .venv-bench).
@@ -48,6 +50,7 @@ pytorch() {
 case ${1:-} in
 save | pytorch) in_scratch "$@" ;;
 format) exec "$build/bench/bench_format" "${@:2}" ;;
+ranks) exec "$build/bench/bench_ranks" "${@:2}" ;;
 '') usage ;;
 *) usage "no benchmark is called \"$1\"" ;;
 esac

@@ -13,11 +13,6 @@
 /* Beyond the deadline of a close: what may be waited for so that nothing of the caller's is touched any more. */
 #define CLOSE_EXTRA_MS 30000u
 
-/* Waiting for others: the longest pause grows with the number of ranks, so that the store sees no storm. */
-#define POLL_LEAST_NS (200 * BWI_NS_PER_MS)
-#define POLL_MOST_NS  (5 * BWI_NS_PER_S)
-#define POLL_RANKS    64u
-
 #define TEXT_OF(n)      #n
 #define DOTTED(a, b, c) TEXT_OF(a) "." TEXT_OF(b) "." TEXT_OF(c)
 
@@ -169,7 +164,7 @@ static int make(const struct bw_options *o, struct bw_checkpointer *ck, struct b
     rc = bwi_host_open_within(&ho, patience_ms(o), &ck->host, err);
     if (rc == 0) rc = check_tiers(ck, err);
     if (rc < 0) return rc;
-    ck->host.ctx.poll_max_ns = bwi_min_u64(POLL_MOST_NS, POLL_LEAST_NS * (1 + o->world / POLL_RANKS));
+    bwi_context_pace(&ck->host.ctx, o->rank, o->world);
     ck->host.ctx.io_depth[BWI_TIER_LOCAL] = o->local_io_depth;
     ck->host.ctx.io_depth[BWI_TIER_REMOTE] = o->remote_io_depth;
     fill_config(o, &cfg);

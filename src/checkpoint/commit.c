@@ -10,8 +10,9 @@
 #include "base/vec.h"
 #include "checkpoint/plan.h"
 
-/* Objects fetched at once: enough to hide a round trip, few enough not to be a storm. */
-#define COMMIT_WINDOW 16u
+/* Objects fetched at once: ten thousand of them come within seconds from a store that takes 50 ms for each, and one
+ * rank of a job does this. */
+#define COMMIT_WINDOW 128u
 #define MISSING_NAMED 8u
 
 enum commit_state {

@@ -2,6 +2,7 @@
 /* What coordinators share: their context, store operations on behalf of a task, and waiting for others without a
  * storm. */
 #include "checkpoint/context.h"
+#include "base/checked.h"
 #include "base/text.h"
 #include "os/os.h"
 #include <assert.h>
@@ -9,11 +10,15 @@
 #include <string.h>
 
 #define POLL_MIN_NS (20 * BWI_NS_PER_MS) /* a group that is nearly done is seen soon */
-#define POLL_MAX_NS                                                                                                    \
-    (5 * BWI_NS_PER_S) /* ten thousand groups ask a store no more than a few thousand times a second                   \
-                        */
-#define RESEND_MAX 3u
-#define GRACE_MS   UINT64_C(3600000) /* an hour: longer than any reader takes from the head to its last object */
+#define POLL_MAX_NS (5 * BWI_NS_PER_S)
+/* By the number of ranks: the first period of all but rank 0, so that together they look two thousand times a second;
+ * how far their last one is above that of few ranks; and how far rank 0's is. */
+#define POLL_RANK_NS      (BWI_NS_PER_MS / 2)
+#define POLL_RANK_MAX_NS  (3 * BWI_NS_PER_MS)
+#define POLL_FIRST_MAX_NS (BWI_NS_PER_MS / 10)
+#define POLL_FEW_MAX_NS   (200 * BWI_NS_PER_MS)
+#define RESEND_MAX        3u
+#define GRACE_MS          UINT64_C(3600000) /* an hour: longer than any reader takes from the head to its last object */
 
 const char *bwi_tier_name(enum bwi_tier t) {
     switch (t) {
@@ -41,6 +46,14 @@ void bwi_context_init(struct bwi_context *c, struct bwi_loop *loop) {
     c->poll_max_ns = POLL_MAX_NS;
     c->grace_ms = GRACE_MS;
     set_host(c);
+}
+
+void bwi_context_pace(struct bwi_context *c, uint32_t rank, uint32_t world) {
+    const uint64_t first = rank == 0 ? 0 : POLL_RANK_NS * world;
+    const uint64_t last = POLL_FEW_MAX_NS + (rank == 0 ? POLL_FIRST_MAX_NS : POLL_RANK_MAX_NS) * world;
+    c->poll_min_ns = bwi_min_u64(POLL_MAX_NS, bwi_max_u64(POLL_MIN_NS, first));
+    c->poll_max_ns = bwi_min_u64(POLL_MAX_NS, bwi_max_u64(last, c->poll_min_ns));
+    c->spread_ns = bwi_min_u64(POLL_MAX_NS, first);
 }
 
 void bwi_progress_add(const struct bwi_context *c, uint64_t done_bytes) {

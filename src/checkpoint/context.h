@@ -30,6 +30,7 @@ struct bwi_context {
     uint64_t writer;                     /* of this handle: random */
     char host[64];
     uint64_t poll_min_ns, poll_max_ns; /* of waiting for others: first and last period */
+    uint64_t spread_ns;                /* ranks that begin at one moment begin within so long; 0: at once */
     uint64_t grace_ms;                 /* of a sweep */
     struct bwi_progress *progress;     /* NULL: nobody asks */
     struct bwi_sha durable_head;       /* of the history: bytes of an entry that this handle knows to be on disk */
@@ -38,6 +39,10 @@ struct bwi_context {
 
 /* Defaults for everything but run, loop, arena and tiers: env of the loop, a random writer, the host's name. */
 void bwi_context_init(struct bwi_context *c, struct bwi_loop *loop);
+
+/* The pauses of one rank of many: rank 0, for which all others wait, looks often; the others together ask their store
+ * for no more than about two thousand looks a second, from the first second on. */
+void bwi_context_pace(struct bwi_context *c, uint32_t rank, uint32_t world);
 
 static inline unsigned bwi_context_io_depth(const struct bwi_context *c, enum bwi_tier t) {
     return c->io_depth[t] > 0 ? c->io_depth[t] : BWI_IO_DEPTH_USUAL;

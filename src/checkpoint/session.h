@@ -255,6 +255,8 @@ void bwi_session_save_ended(struct bwi_save *v);
 void bwi_follow_start(struct bwi_session *s);
 void bwi_follow_stop(struct bwi_session *s);
 void bwi_follow_wake(struct bwi_session *s);
+void bwi_follow_soon(
+    struct bwi_session *s); /* there is something to wait for: it looks often, from its first pause on */
 void bwi_committer_start(struct bwi_session *s);
 void bwi_committer_stop(struct bwi_session *s);
 void bwi_committer_wake(struct bwi_session *s);

@@ -203,6 +203,22 @@ void bwi_follow_wake(struct bwi_session *s) {
     bwi_task_wake(&s->follow->task);
 }
 
+/* Not at once, but for rank 0: what has just come is not decided yet, and all ranks come at the same moment. */
+void bwi_follow_soon(struct bwi_session *s) {
+    struct bwi_follow *f = s->follow;
+    if (!f->task.running) return;
+    if (s->cfg.rank == 0) {
+        bwi_follow_wake(s);
+        return;
+    }
+    bwi_backoff_reset(&f->backoff, s->ctx);
+    if (f->state != FOLLOW_SLEEP) return; /* it looks at how long to sleep when it goes to sleep */
+    const uint64_t at = bwi_backoff_next(&f->backoff, s->ctx, bwi_loop_now_ns(f->task.loop));
+    if (at >= f->wake_ns) return;
+    f->wake_ns = at;
+    bwi_task_wake_at(&f->task, at);
+}
+
 bool bwi_follow_running(const struct bwi_session *s) {
     return s->follow->task.running;
 }

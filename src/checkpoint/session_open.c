@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "base/vec.h"
@@ -13,9 +14,10 @@
 #include "checkpoint/session_private.h"
 #include "checkpoint/store_id.h"
 
-#define OPEN_WINDOW 16u
+#define OPEN_WINDOW 128u /* as a commit's */
 
 enum open_state {
+    OPEN_SPREAD, /* all ranks are started at one moment: each begins at its own */
     OPEN_STORES,
     OPEN_HOLDS, /* what this node's local tier holds */
     OPEN_LOOK,  /* the first read of the history: who is current before this launch */
@@ -43,6 +45,7 @@ struct bwi_open {
     struct bwi_task task;
     struct bwi_session *s;
     enum open_state state;
+    uint64_t begin_ns;
     struct bwi_store_ids ids;
     struct bwi_holds holds;
     struct bwi_head_read read;
@@ -52,10 +55,10 @@ struct bwi_open {
     struct bwi_backoff backoff;
     struct bwi_inventory *inventories;
     uint32_t inventory_count;
-    struct {
+    struct open_slot {
         struct bwi_call call;
         bool used;
-    } slots[OPEN_WINDOW];
+    } * slots; /* OPEN_WINDOW of them, of rank 0 */
     uint32_t next;
     struct bwi_register reg;
     struct bwi_resolve resolve;
@@ -118,6 +121,25 @@ static enum bwi_step pause_in(struct bwi_open *o, enum open_state state) {
     if (at > o->s->cfg.open_deadline_ns) at = o->s->cfg.open_deadline_ns;
     o->state = state;
     bwi_task_wake_at(&o->task, at);
+    return BWI_STEP_WAIT;
+}
+
+/* Never for more than a part of the time that there is. */
+static uint64_t spread_until(const struct bwi_open *o) {
+    struct bwi_context *c = o->s->ctx;
+    const uint64_t now = bwi_loop_now_ns(o->task.loop), end = o->s->cfg.open_deadline_ns;
+    const uint64_t most = bwi_min_u64(c->spread_ns, end > now ? (end - now) / 8 : 0);
+    return most > 0 ? now + c->env->random_u64(c->env) % most : 0;
+}
+
+static enum bwi_step look_at_stores(struct bwi_open *o) {
+    if (!o->task.cancel && bwi_loop_now_ns(o->task.loop) < o->begin_ns) {
+        bwi_task_wake_at(&o->task, o->begin_ns);
+        return BWI_STEP_WAIT;
+    }
+    o->state = OPEN_STORES;
+    o->ids = (struct bwi_store_ids){.ctx = o->s->ctx, .create = true};
+    bwi_store_ids_start(&o->ids, o->task.loop, &o->task);
     return BWI_STEP_WAIT;
 }
 
@@ -349,7 +371,8 @@ static enum bwi_step inventory_put(struct bwi_open *o) {
     if (o->call.op.error.status < 0) return fail(o, &o->call.op.error);
     o->member = true;
     bwi_backoff_reset(&o->backoff, o->s->ctx);
-    o->state = o->s->cfg.rank == 0 ? OPEN_GATHER : OPEN_JOIN;
+    if (o->s->cfg.rank != 0) return pause_in(o, OPEN_JOIN); /* rank 0 has not registered yet */
+    o->state = OPEN_GATHER;
     return BWI_STEP_AGAIN;
 }
 
@@ -404,7 +427,8 @@ static enum bwi_step gathered(struct bwi_open *o) {
     bwi_free(here);
     if (count < o->s->groups) return pause_in(o, OPEN_GATHER);
     o->inventories = bwi_calloc(o->s->groups, sizeof *o->inventories);
-    if (!o->inventories) {
+    o->slots = bwi_calloc(OPEN_WINDOW, sizeof *o->slots);
+    if (!o->inventories || !o->slots) {
         bwi_error_nomem(&o->task.error, o->s->groups * sizeof *o->inventories, "launch");
         return end(o);
     }
@@ -449,6 +473,8 @@ static enum bwi_step read_inventories(struct bwi_open *o) {
         in_flight += o->slots[i].used;
     }
     if (in_flight) return BWI_STEP_WAIT;
+    bwi_free(o->slots);
+    o->slots = NULL;
     if (o->task.error.status < 0) return end(o);
     o->state = OPEN_HEAD;
     return BWI_STEP_AGAIN;
@@ -625,6 +651,7 @@ static enum bwi_step open_step(struct bwi_task *t) {
     pass_cancel_on(o);
     if (t->pending && o->state != OPEN_READ) return BWI_STEP_WAIT;
     switch (o->state) {
+    case OPEN_SPREAD: return look_at_stores(o);
     case OPEN_STORES: return start_holds(o);
     case OPEN_HOLDS:
     case OPEN_LOOK: return look(o);
@@ -659,6 +686,7 @@ void bwi_open_free(struct bwi_open *o) {
     bwi_buf_fini(&o->bytes);
     for (uint32_t i = 0; i < o->inventory_count; i++) bwi_inventory_fini(&o->inventories[i]);
     bwi_free(o->inventories);
+    bwi_free(o->slots);
     bwi_decide_fini(&o->decide);
     bwi_free(o);
 }
@@ -668,10 +696,9 @@ struct bwi_task *bwi_session_open(struct bwi_session *s, struct bwi_task *parent
     o->s = s;
     o->task.step = open_step;
     o->task.name = "open";
-    o->state = OPEN_STORES;
+    o->state = OPEN_SPREAD;
     bwi_task_start(s->ctx->loop, &o->task, parent);
-    o->ids = (struct bwi_store_ids){.ctx = s->ctx, .create = true};
-    bwi_store_ids_start(&o->ids, s->ctx->loop, &o->task);
+    o->begin_ns = spread_until(o);
     return &o->task;
 }
 

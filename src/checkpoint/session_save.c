@@ -401,7 +401,7 @@ static enum bwi_step pending(struct bwi_save *v) {
     if (!v->told_pending) {
         v->told_pending = true;
         wake_the_rest(v);
-        bwi_follow_wake(v->session);
+        bwi_follow_soon(v->session);
         bwi_committer_wake(v->session);
         bwi_lookout_wake(v->session);
     }

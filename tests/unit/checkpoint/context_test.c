@@ -187,6 +187,30 @@ static void the_end_of_time_is_not_passed(void **state) {
     assert_int_equal(bwi_backoff_next(&b, &c, BWI_NEVER - 10), BWI_NEVER - 1);
 }
 
+/* Ranks that wait look at their store so often, all together, on average over a period. */
+static uint64_t looks_per_s(uint32_t world, uint64_t period_ns) {
+    return world * BWI_NS_PER_S / period_ns;
+}
+
+static void the_pauses_of_many_ranks_are_so_long_that_they_are_no_storm(void **state) {
+    (void)state;
+    static const uint32_t worlds[] = {1, 2, 8, 64, 1024, 10000, 999999};
+    for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {
+        const uint32_t world = worlds[i];
+        struct bwi_context first = {0}, other = {0};
+        bwi_context_pace(&first, 0, world);
+        bwi_context_pace(&other, 1, world);
+        /* Rank 0 looks soon, and now and then; nobody is left out for longer than 5 seconds. */
+        assert_int_equal(first.poll_min_ns, 20 * BWI_NS_PER_MS);
+        assert_int_equal(first.spread_ns, 0);
+        assert_true(first.poll_max_ns <= other.poll_max_ns && other.poll_max_ns <= 5 * BWI_NS_PER_S);
+        assert_true(first.poll_max_ns >= 200 * BWI_NS_PER_MS && other.poll_min_ns <= other.poll_max_ns);
+        if (world <= 10000) assert_true(looks_per_s(world, other.poll_min_ns) <= 3200);
+        if (world <= 10000) assert_true(world * BWI_NS_PER_S <= 2001 * (other.spread_ns + BWI_NS_PER_S));
+        if (world <= 8) assert_int_equal(other.poll_min_ns, 20 * BWI_NS_PER_MS);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_fresh_context_has_defaults_and_a_writer_of_its_own),
@@ -197,6 +221,7 @@ int main(void) {
         cmocka_unit_test(periods_grow_by_half_up_to_the_longest),
         cmocka_unit_test(phases_spread_over_the_whole_range),
         cmocka_unit_test(the_end_of_time_is_not_passed),
+        cmocka_unit_test(the_pauses_of_many_ranks_are_so_long_that_they_are_no_storm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
