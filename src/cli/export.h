@@ -8,6 +8,7 @@
 
 struct cli_export_tensor {
     struct bw_tensor_info info;
+    const char *name; /* that it gets: the end of its own */
     uint64_t begin; /* in its file, behind the header */
 };
 

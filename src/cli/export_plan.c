@@ -9,13 +9,20 @@
 /* Readers refuse headers above 100 MB; an entry takes its name, escaped at worst, its shape, and this much. */
 enum { HEADER_MAX = 99000000, ENTRY_BYTES = 96, DIGITS = 22 };
 
+/* The name in the file. One that is nothing but the prefix stays. */
+static const char *name_of(const struct cli_export *x, const struct bw_tensor_info *t) {
+    const char *prefix = x->args->opt[OPT_STRIP_PREFIX].text;
+    const size_t n = prefix != NULL ? strlen(prefix) : 0;
+    return n > 0 && strncmp(t->name, prefix, n) == 0 && t->name[n] != '\0' ? t->name + n : t->name;
+}
+
 /* NULL, or why a safetensors file cannot hold the tensor. */
 static const char *unsupported(const struct cli_export *x, const struct bw_tensor_info *t) {
     bool recent = t->dtype == BW_C64 || t->dtype == BW_F8_E8M0;
     if (recent && !x->args->opt[OPT_NEW_DTYPES].set)
         return "only recent safetensors readers know its dtype (--new-dtypes writes it)";
     if (t->dtype > BW_U64 && !recent) return "safetensors has no such dtype";
-    if (strcmp(t->name, "__metadata__") == 0) return "safetensors keeps this name for itself";
+    if (strcmp(name_of(x, t), "__metadata__") == 0) return "safetensors keeps this name for itself";
     for (uint32_t d = 0; d < t->dims; d++)
         if (t->shape[d] > INT64_MAX) return "a dimension is above 2^63 - 1";
     return NULL;
@@ -37,9 +44,31 @@ static int take(struct cli_export *x, const struct bw_tensor_info *t, struct bw_
         x->tensor_cap = x->tensor_cap != 0 ? x->tensor_cap * 2 : 256;
         x->tensors = cli_realloc(x->tensors, x->tensor_cap, sizeof *x->tensors);
     }
-    x->tensors[x->tensor_count++] = (struct cli_export_tensor){*t, 0};
+    x->tensors[x->tensor_count++] = (struct cli_export_tensor){*t, name_of(x, t), 0};
     x->total_bytes += t->bytes;
     return 0;
+}
+
+static int by_name(const void *a, const void *b) {
+    const struct cli_export_tensor *const *x = a;
+    const struct cli_export_tensor *const *y = b;
+    return strcmp((*x)->name, (*y)->name);
+}
+
+/* What is left of two names may be the same. */
+static int check_names(const struct cli_export *x, struct bw_error *err) {
+    if (!x->args->opt[OPT_STRIP_PREFIX].set || x->tensor_count == 0) return 0;
+    const struct cli_export_tensor **sorted = cli_realloc(NULL, x->tensor_count, sizeof(void *));
+    int rc = 0;
+    for (size_t i = 0; i < x->tensor_count; i++) sorted[i] = &x->tensors[i];
+    qsort(sorted, x->tensor_count, sizeof *sorted, by_name);
+    for (size_t i = 1; i < x->tensor_count && rc == 0; i++)
+        if (by_name(&sorted[i - 1], &sorted[i]) == 0)
+            rc = cli_fail(err, BW_E_MISMATCH,
+                          "--strip-prefix: tensors \"%.128s\" and \"%.128s\" would both be \"%.128s\"",
+                          sorted[i - 1]->info.name, sorted[i]->info.name, sorted[i]->name);
+    free(sorted);
+    return rc;
 }
 
 static int choose(struct cli_export *x, struct bw_error *err) {
@@ -103,6 +132,7 @@ static int by_width(const void *a, const void *b) {
 
 int cli_export_plan(struct cli_export *x, struct bw_error *err) {
     int rc = choose(x, err);
+    if (rc == 0) rc = check_names(x, err);
     if (rc < 0) return rc;
     cut_shards(x);
     for (size_t i = 0; i < x->shard_count; i++) {

@@ -47,7 +47,7 @@ static void build_header(const struct cli_export *x, const struct cli_export_sha
     cli_json_set(root, "__metadata__", metadata(x));
     for (size_t i = 0; i < shard->count; i++) {
         const struct cli_export_tensor *t = &x->tensors[shard->first + i];
-        cli_json_set(root, t->info.name, entry(t));
+        cli_json_set(root, t->name, entry(t));
     }
     char *text = json_dumps(root, JSON_COMPACT);
     if (text == NULL) cli_out_of_memory();
@@ -165,7 +165,7 @@ static int write_index(struct cli_export *x, struct bw_error *err) {
     int fd = -1;
     for (size_t i = 0; i < x->shard_count; i++)
         for (size_t k = 0; k < x->shards[i].count; k++)
-            cli_json_set(map, x->tensors[x->shards[i].first + k].info.name, cli_json_text(x->shards[i].name));
+            cli_json_set(map, x->tensors[x->shards[i].first + k].name, cli_json_text(x->shards[i].name));
     cli_json_set(facts, "total_size", cli_json_u64(x->total_bytes));
     cli_json_set(root, "metadata", facts);
     cli_json_set(root, "weight_map", map);

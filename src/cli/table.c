@@ -38,6 +38,7 @@ const struct cli_option cli_options[OPT_COUNT] = {
     [OPT_SHELVED] = {"shelved", NULL, KIND_FLAG, false},
     [OPT_SKIP_UNSUPPORTED] = {"skip-unsupported", NULL, KIND_FLAG, false},
     [OPT_STEP] = {"step", "STEP", KIND_STEP, false},
+    [OPT_STRIP_PREFIX] = {"strip-prefix", "PREFIX", KIND_TEXT, false},
     [OPT_TENSORS] = {"tensors", "GLOB", KIND_TEXT, true},
     [OPT_TO] = {"to", "DIR", KIND_FOLDER, false},
     [OPT_UNPIN] = {"unpin", "ID|STEP", KIND_TEXT, true},

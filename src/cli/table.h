@@ -39,6 +39,7 @@ enum cli_opt {
     OPT_SHELVED,
     OPT_SKIP_UNSUPPORTED,
     OPT_STEP,
+    OPT_STRIP_PREFIX,
     OPT_TENSORS,
     OPT_TO,
     OPT_UNPIN,

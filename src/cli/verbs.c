@@ -70,6 +70,8 @@ static const struct cli_verb_option export_options[] = {
     {OPT_TO, "Required. Folder to write to; it is made if it does not exist."},
     {OPT_SHARD_BYTES, "Begin a new file before one would hold more bytes of tensors than this. Default: 5GB."},
     {OPT_TENSORS, "Export only tensors whose name matches the pattern. May be given several times."},
+    {OPT_STRIP_PREFIX, "Leave PREFIX out of the names that begin with it: a model that was saved as \"model\" gets the "
+                       "names that its own loader looks for."},
     {OPT_WITH_BLOBS, "Write blobs to DIR/blobs/RANK/NAME and metadata to DIR/metadata/RANK.json too."},
     {OPT_NEW_DTYPES, "Write also C64 and F8_E8M0, which only recent safetensors readers know."},
     {OPT_SKIP_UNSUPPORTED, "Leave out tensors that a safetensors file cannot hold, and name them, instead of failing."},
@@ -80,6 +82,8 @@ static const struct cli_example export_examples[] = {
     {"breakwater export gpt --to /data/gpt", "The newest live checkpoint as safetensors files."},
     {"breakwater export gpt 1200 --to /data/gpt --shard-bytes 2GB --tensors 'model.*'",
      "Only the weights, in small files."},
+    {"breakwater export gpt --to /data/gpt --tensors 'model.*' --strip-prefix model.",
+     "The part \"model\" of a PyTorch state, as transformers loads it."},
     {0},
 };
 
