@@ -12,6 +12,7 @@ import os
 import pathlib
 import pickle
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -20,6 +21,7 @@ import traceback
 import unittest
 import unittest.mock
 import warnings
+import zipfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
 import venv_python  # noqa: E402
@@ -32,7 +34,7 @@ import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 from breakwater import errors  # noqa: E402
 from breakwater.torch import dcp as bd  # noqa: E402
-from breakwater.torch.dcp import _index  # noqa: E402
+from breakwater.torch.dcp import _convert, _folder, _index, _pickled  # noqa: E402
 from torch.distributed import checkpoint as dcp  # noqa: E402
 from torch.distributed.checkpoint import state_dict as parts  # noqa: E402
 from torch.distributed.checkpoint.api import CheckpointException  # noqa: E402
@@ -527,6 +529,216 @@ class Async(Case):
             thread.start()
             thread.join()
             writer.synchronize_staging()
+
+
+class Converter(Case):
+    STATE = {"w": torch.arange(60.0).reshape(12, 5), "half": torch.arange(7).bfloat16(), "turned": fill((4, 3), 5).t(),
+             "part": fill((9, 9), 6)[2:5, 1:8:2], "none": torch.empty(0, 3),
+             "scalar": torch.tensor(3, dtype=torch.int16),
+             "wide": torch.tensor([1, 65535], dtype=torch.uint16), "truth": torch.tensor([True, False]),
+             "values": {"lr": 0.25, "pair": (torch.arange(3), "x"), "list": [1, None]}}
+
+    def zeros(self):
+        tensors = {k: torch.zeros_like(v) for k, v in self.STATE.items() if isinstance(v, torch.Tensor)}
+        return tensors | {"values": {"lr": 0, "pair": None, "list": None}}
+
+    def equal(self, state, expected=None):
+        expected = self.STATE if expected is None else expected
+        self.assertEqual(state["values"]["pair"][1], "x")
+        self.assertTrue(torch.equal(state["values"]["pair"][0], torch.arange(3)))
+        values = ("lr", "list")
+        self.same({k: state["values"][k] for k in values}, {k: expected["values"][k] for k in values})
+        state, expected = ({k: v for k, v in s.items() if k != "values"} for s in (state, expected))
+        self.same(state, expected)
+
+    def folder(self, state=None, name="old/step-7", **options):
+        path = f"{self.dir}/{name}"
+        dcp.save(self.STATE if state is None else state, storage_writer=dcp.FileSystemWriter(path, **options))
+        return path
+
+    def take(self, folder, **options):
+        given = dict(run="r", flags=FLAGS, memory_budget_bytes=64 << 20) | options
+        return bd.import_folder(folder, f"{self.dir}/remote", **given)
+
+    def test_a_directory_becomes_a_checkpoint_and_a_directory_again(self):
+        self.assertEqual(self.take(self.folder()), 7)
+        state = self.zeros()
+        dcp.load(state, storage_reader=self.reader(step=7))
+        self.equal(state)
+        with unittest.mock.patch.object(_convert, "CHUNK_BYTES", 100):
+            self.assertEqual(bd.export_folder(f"{self.dir}/remote", f"{self.dir}/new", run="r"), 7)
+        state = self.zeros()
+        dcp.load(state, storage_reader=dcp.FileSystemReader(f"{self.dir}/new"))
+        self.equal(state)
+        metadata = dcp.FileSystemReader(f"{self.dir}/new").read_metadata()
+        self.assertEqual(len(metadata.state_dict_metadata["w"].chunks), 3)
+        self.assertEqual(metadata.planner_data["values.lr"], ("values", "lr"))
+        self.assertRaises(errors.RefusedError, bd.export_folder, f"{self.dir}/remote", f"{self.dir}/new", run="r")
+        self.assertEqual(self.take(f"{self.dir}/new", step=8, job="import"), 8)
+        state = self.zeros()
+        dcp.load(state, checkpoint_id=8, storage_reader=self.reader())
+        self.equal(state)
+
+    def test_shards_of_many_ranks_go_both_ways(self):
+        def save(rank):
+            trained = train(1, init_device_mesh("cpu", (2,)), 2)
+            dcp.save({"app": trained}, storage_writer=dcp.FileSystemWriter(f"{self.dir}/old"))
+            ManyRanks.keep(self, trained)
+
+        def load(rank):
+            for reader in (self.reader(), dcp.FileSystemReader(f"{self.dir}/new")):
+                trained = train(2, init_device_mesh("cpu", (2,)), 1)
+                dcp.load({"app": trained}, storage_reader=reader)
+                self.same(ManyRanks.kept(self), whole(trained.state_dict()))
+
+        self.ranks(2, save)
+        self.take(f"{self.dir}/old", step=1, scratch=self.dir)
+        bd.export_folder(f"{self.dir}/remote", f"{self.dir}/new", run="r")
+        self.ranks(2, load)
+
+    def test_the_command_does_both(self):
+        def command(*args):
+            return subprocess.run([sys.executable, "-m", "breakwater.torch.dcp", *args], capture_output=True, text=True,
+                                  check=False, timeout=60)
+
+        folder = self.folder()
+        done = command("import", folder, f"{self.dir}/remote", "--run", "r", "--allow-node-local")
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "imported step 7 of run r\n", ""))
+        done = command("export", f"{self.dir}/remote", f"{self.dir}/new", "--run", "r", "--step", "7")
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "exported step 7 of run r\n", ""))
+        done = command("import", folder, f"{self.dir}/remote", "--run", "r", "--allow-node-local")
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertIn('import: run "r" has a history: expected job', done.stderr)
+
+    def test_neither_holds_the_state_in_memory(self):
+        def run(rank):
+            state = {f"w{i}": torch.full((4 << 20,), i, dtype=torch.int32) for i in range(12)}
+            folder = self.folder(state, thread_count=1)
+            del state
+            with Highest() as taken:
+                self.take(folder)
+            self.assertLess(taken.bytes, 128 << 20)
+            with Highest() as given:
+                bd.export_folder(f"{self.dir}/remote", f"{self.dir}/new", run="r", memory_budget_bytes=64 << 20)
+            self.assertLess(given.bytes, 128 << 20)
+
+        self.ranks(1, run)
+
+    def test_a_metadata_that_could_run_something_is_refused(self):
+        folder, marker = self.folder(), f"{self.dir}/ran"
+
+        class Runs:
+            def __reduce__(self):
+                return os.system, (f"touch {marker}",)
+
+        good = pathlib.Path(folder, ".metadata").read_bytes()
+        metadata = dcp.FileSystemReader(folder).read_metadata()
+        metadata.planner_data = Runs()
+        for data in (pickle.dumps(metadata), pickle.dumps(Runs()), pickle.dumps(os.path.join), pickle.dumps({}), b"",
+                     good[:-40], pickle.dumps(dcp.metadata.Metadata({})), pickle.dumps(dcp.metadata.Metadata),
+                     pickle.dumps(torch.nn.Linear(1, 1)), b"cbuiltins\neval\n(S'1'\ntR.", b"\x80\x04K\x01."):
+            pathlib.Path(folder, ".metadata").write_bytes(data)
+            with self.assertRaisesRegex(errors.FormatError, "step-7/.metadata: ", msg=data):
+                self.take(folder)
+        self.assertFalse(os.path.exists(marker))
+        self.assertFalse(os.path.exists(f"{self.dir}/remote"))
+
+    def test_what_a_pickle_does_to_a_class_stays_with_it(self):
+        name = b"ctorch.distributed.checkpoint.metadata\nMetadataIndex\n"
+        hostile = name + b"(N(dS'__eq__'\nI1\nstb."
+        with self.assertRaises(errors.FormatError):
+            _pickled.read_metadata(io.BytesIO(hostile))
+        self.assertEqual(dcp.metadata.MetadataIndex("a"), dcp.metadata.MetadataIndex("a"))
+
+    def test_broken_directories_are_refused_by_file(self):
+        def change(metadata, do):
+            do(metadata)
+            pathlib.Path(folder, ".metadata").write_bytes(pickle.dumps(metadata))
+
+        def item(metadata, fqn="w"):
+            return next(v for k, v in metadata.storage_data.items() if k.fqn == fqn)
+
+        folder = self.folder({"w": torch.arange(60.0).reshape(12, 5), "v": (1, 2)})
+        good = pathlib.Path(folder, ".metadata").read_bytes()
+        for do, error, text in (
+            (lambda m: setattr(item(m), "relative_path", "../old/x"), errors.FormatError, "an item in the file"),
+            (lambda m: setattr(item(m), "relative_path", "gone"), errors.NotFoundError, "gone: there is no such file"),
+            (lambda m: setattr(item(m), "offset", 1 << 40), errors.FormatError, "bytes, and .* are needed"),
+            (lambda m: setattr(item(m), "offset", item(m).offset + 1), errors.FormatError, "__0_0.distcp: "),
+            (lambda m: setattr(item(m), "transform_descriptors", ["zstd"]), errors.UnsupportedError, "transformed"),
+            (lambda m: setattr(m.state_dict_metadata["w"], "size", torch.Size([13, 5])), errors.FormatError,
+             "w: its chunks are not the whole of it"),
+            (lambda m: setattr(m.state_dict_metadata["w"].properties, "dtype", torch.int32), errors.FormatError,
+             "w: torch.float32 .* in .metadata"),
+            (lambda m: setattr(m.state_dict_metadata["w"].properties, "dtype", torch.complex32), errors.FormatError,
+             "w: the dtype torch.complex32 cannot be saved"),
+            (lambda m: m.storage_data.clear(), errors.FormatError, "w: the chunk at .* is in no file"),
+            (lambda m: m.storage_data.pop(dcp.metadata.MetadataIndex("v")), errors.FormatError, "KeyError: .'v', None"),
+            (lambda m: setattr(item(m, "v"), "length", 20), errors.InvalidError, "v: no plain value"),
+        ):
+            change(pickle.loads(good), do)
+            with self.assertRaisesRegex(error, text, msg=text):
+                self.take(folder)
+        pathlib.Path(folder, ".metadata").write_bytes(good)
+        data = pathlib.Path(folder, "__0_0.distcp")
+        data.write_bytes(data.read_bytes().replace(torch.arange(60.0).numpy().tobytes()[:64], bytes(64)))
+        with self.assertRaisesRegex(errors.CorruptError, "__0_0.distcp: .* another CRC-32"):
+            self.take(folder)
+        self.assertFalse(bw.checkpoints(f"{self.dir}/remote", "r") if os.path.exists(f"{self.dir}/remote") else [])
+
+    def test_chunks_that_overlap_or_leave_gaps_are_refused(self):
+        chunk = _folder.Chunk
+        good = [chunk((0, 0), (2, 3), "", 0, 0), chunk((0, 3), (4, 1), "", 0, 0), chunk((2, 0), (2, 3), "", 0, 0)]
+        _folder._cover("w", good, (4, 4))
+        _folder._cover("s", [chunk((), (), "", 0, 0)], ())
+        for broken in (good[:2], [*good[:2], chunk((1, 0), (2, 3), "", 0, 0)]):
+            with self.assertRaises(ValueError):
+                _folder._cover("w", broken, (4, 4))
+
+    def test_tensors_that_a_pickle_makes_up_are_refused(self):
+        folder = self.folder({"w": torch.arange(60.0)})
+        data = pathlib.Path(folder, "__0_0.distcp")
+        good = data.read_bytes()
+        for old, new, text in ((b"_rebuild_tensor_v2", b"_rebuild_tensor_v9", "names torch._utils._rebuild_tensor_v9"),
+                               (b"FloatStorage", b"FloatStoragf", "names torch.FloatStoragf"),
+                               (b"storage", b"storagf", "refers to something that is no storage"),
+                               (b"K<\x85", b"K=\x85", "torch.float32 .61,. at 0")):
+            data.write_bytes(self.repacked(good, old, new))
+            with self.assertRaisesRegex(errors.FormatError, f"__0_0.distcp: .*{text}"):
+                self.take(folder)
+
+    def repacked(self, item, old, new):
+        """The zip file with another data.pkl, of the same length."""
+        made = io.BytesIO()
+        with zipfile.ZipFile(io.BytesIO(item)) as before, zipfile.ZipFile(made, "w") as after:
+            for name in before.namelist():
+                data = before.read(name)
+                after.writestr(name, data.replace(old, new) if name.endswith(".pkl") else data)
+        self.assertLessEqual(len(made.getvalue()), len(item))
+        return made.getvalue().rjust(len(item), b"\0")
+
+
+class Highest:
+    """The most anonymous memory that this process has, beyond what it had."""
+
+    def __enter__(self):
+        self.first, self.bytes, self.over = self.now(), 0, threading.Event()
+        self.thread = threading.Thread(target=self.watch)
+        self.thread.start()
+        return self
+
+    def __exit__(self, *error):
+        self.over.set()
+        self.thread.join()
+
+    def watch(self):
+        while not self.over.wait(0.003):
+            self.bytes = max(self.bytes, self.now() - self.first)
+
+    @staticmethod
+    def now():
+        line = next(x for x in pathlib.Path("/proc/self/status").read_text().splitlines() if x.startswith("RssAnon"))
+        return int(line.split()[1]) << 10
 
 
 if __name__ == "__main__":

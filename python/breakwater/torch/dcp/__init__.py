@@ -10,10 +10,12 @@
     writer.close()
 
 What DCP saves is an ordinary checkpoint: tensors with names, global shapes, and a box per rank. Nothing is cloned, also
-not by async_save, and no pickle is written or read. doc/flows/dcp.md says how the two fit together.
+not by async_save, and no pickle is written or read. `python -m breakwater.torch.dcp` makes checkpoints of directories
+of DCP's own, and back. doc/flows/dcp.md says how the two fit together.
 """
 
+from ._convert import export_folder, import_folder
 from ._reader import StorageReader
 from ._writer import StorageWriter
 
-__all__ = ["StorageReader", "StorageWriter"]
+__all__ = ["StorageReader", "StorageWriter", "export_folder", "import_folder"]
