@@ -15,5 +15,6 @@ are written.
 """
 
 from ._checkpointer import Checkpointer, load_from
+from ._import import import_pt
 
-__all__ = ["Checkpointer", "load_from"]
+__all__ = ["Checkpointer", "import_pt", "load_from"]
