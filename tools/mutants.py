@@ -82,14 +82,23 @@ def configure():
     if not (BUILD / "build.ninja").is_file():
         subprocess.run([MESON, "setup", BUILD, TREE], check=True, capture_output=True)
     subprocess.run(["ninja", "-C", BUILD, "build.ninja"], check=True, capture_output=True)
-    listing = subprocess.run([MESON, "introspect", "--tests", BUILD], capture_output=True, text=True, check=True)
-    return {t["name"]: t for t in json.loads(listing.stdout)}
+    files = {t["id"]: t["filename"] for t in introspect("--targets")}
+    tests = {t["name"]: t for t in introspect("--tests")}
+    for test in tests.values():
+        test["takes"] = [file for target in test["depends"] for file in files.get(target, [])]
+    return tests
+
+
+def introspect(what):
+    told = subprocess.run([MESON, "introspect", what, BUILD], capture_output=True, text=True, check=True)
+    return json.loads(told.stdout)
 
 
 def run(mutant, test):
     """How it ended, and what there is to say about it."""
-    programs = [pathlib.Path(word) for word in test["cmd"]]  # a test may be given another program to run
-    targets = [str(p.relative_to(BUILD)) for p in programs if p.is_relative_to(BUILD)]
+    # A test may be given another program to run, or the whole build to find its programs in.
+    programs = [pathlib.Path(word) for word in test["cmd"] + test["takes"]]
+    targets = [str(p.relative_to(BUILD)) for p in programs if p.is_relative_to(BUILD) and p != BUILD]
     build = subprocess.run(["ninja", "-C", BUILD, *targets], capture_output=True, text=True, check=False)
     if build.returncode:
         return "does not build", build.stdout[-600:]

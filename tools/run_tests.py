@@ -28,6 +28,7 @@ MESON = os.environ.get("MESON") or ("/usr/bin/meson" if os.path.exists("/usr/bin
 WHOLE = {"plain", "clang", "valgrind"}
 COUNTED = {"unit", "sim", "fuzz", "integration", "cli"}
 COVERED = ["--list", "--lines", "98", "--branches", "88"]
+ASKED = {"rows", "slurm"}  # parts of what runs elsewhere; what needs Slurm
 ONCE = {"structure", "headers", "docs", "install", "large", "model"}
 VALGRIND = "valgrind -q --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite"
 SLOWER = {"plain": 1, "clang": 1, "valgrind": 30, "coverage": 3, "asan": 3, "tsan": 8}  # how much longer one may take
@@ -66,9 +67,10 @@ def tests_of(build, kind):
 
 
 def select(tests, names):
-    """The tests that the names mean (all but repeated ones without names), and the names that mean none."""
+    """The tests that the names mean (without names all but those that want to be asked for), and the names that mean
+    none."""
     if not names:
-        return sorted(t for t, suites in tests.items() if "rows" not in suites), []
+        return sorted(t for t, suites in tests.items() if not suites & ASKED), []
     chosen, unknown = set(), []
     for name in names:
         meant = {t for t, suites in tests.items() if name in suites or fnmatch.fnmatchcase(t, name)}
