@@ -52,7 +52,8 @@ class Checkpointer:
     local       URL or path of the node's own disk; None: saves go straight to the remote tier
     run         the run's name: what is resumed is its newest checkpoint
     replicated  what all ranks hold alike, as paths ("model", or ["model", "optimizer"]) or True for everything: saved
-                once, the work shared. Everything else is each rank's own. Nobody checks that the bytes are the same
+                once, the work shared. Everything else is each rank's own, but for DTensors, which are one tensor of all
+                ranks wherever they lie. Nobody checks that the bytes are the same
     rank, world, job, launch
                 as in breakwater.Checkpointer. By default rank and world are those of torch.distributed (0 of 1 without
                 a process group), and rank 0 draws the launch. The job is the launcher's where it has a unique one
@@ -136,7 +137,8 @@ class Checkpointer:
                    like one between keys. Parts of a module can be named, not those of an optimizer or a scheduler
         strict     False: what is missing or unexpected is left alone
         from_rank  whose state to take, after a change of the number of ranks; None: this rank's. A state of which
-                   everything asked for is replicated needs none
+                   everything asked for is replicated or sharded needs none: a DTensor reads its own part, whatever
+                   mesh it was saved from
 
         Returns the state. NotFoundError: this launch begins from nothing (see resumed_step).
         """

@@ -6,8 +6,9 @@ import collections
 import torch
 
 from .. import Tensor, errors
-from . import _objects, _tensors, _values
+from . import _objects, _placement, _tensors, _values
 from ._encode import VERSION, is_stateful, is_under
+from ._reading import Source
 from ._values import broken, join, tag_of
 
 _DICTS = (dict, collections.OrderedDict)
@@ -63,7 +64,8 @@ class Loader:
 
     def __init__(self, document, only=None, strict=True):
         self._document, self._only, self._strict = document, only, strict
-        self.reads = []  # (path, name, dtype, shape, torch.Tensor or numpy.ndarray)
+        self.reads = []  # Read
+        self._models = {}  # path -> the DTensor that new tensors right under it are to lie like
         self._made = {}  # (name, flags) -> new tensor, so that ties are ties again
         self._after = []  # what to do once all has been read, in order
         self._missing, self._unexpected, self._different = [], [], []
@@ -107,7 +109,8 @@ class Loader:
         if pairs is None:
             pairs = list(enumerate(_values.entries(tag, held, path) or []))
             if tag not in ("list", "tuple"):
-                return path or "the state"
+                sharded = tag == "tensor" and type(held) is list and "sharded" in held[1:]
+                return None if sharded else path or "the state"
         found = (self.own_part(child, join(path, k), depth + 1) for k, child in pairs)
         return next((p for p in found if p is not None), None)
 
@@ -157,15 +160,18 @@ class Loader:
 
     def _new_tensor(self, held, path):
         ref, *flags = held if type(held) is list and held else [None]
-        if not all(f in ("parameter", "grad") for f in flags):
+        if not all(f in ("parameter", "grad", "sharded") for f in flags):
             raise broken(path, f"a tensor with flags {flags!r}")
         name, dtype, shape = self._document.row(ref, path)
         if "grad" in flags and not (_tensors.OF_NAME[dtype].is_floating_point or dtype in ("C64", "C128")):
             raise broken(path, f"a tensor of {dtype} that requires a gradient")
+        model = self._models.get(path.rpartition(".")[0])
+        if model is not None and tuple(model.shape) == shape:
+            return self._new_part(path, name, dtype, model)
         if (name, "") not in self._made:
             self._made[name, ""] = new = torch.empty(shape, dtype=_tensors.OF_NAME[dtype])
-            self.reads.append((path, name, dtype, shape, new))
-        base = self._made[name, ""]
+            self.reads.append((path, Source(name), dtype, shape, new))
+        base, flags = self._made[name, ""], [f for f in flags if f != "sharded"]
         if not flags:
             return base
         if (name, *flags) not in self._made:
@@ -173,6 +179,12 @@ class Loader:
             self._made[name, *flags] = \
                 torch.nn.Parameter(view, grad) if "parameter" in flags else view.requires_grad_(grad)
         return self._made[name, *flags]
+
+    def _new_part(self, path, name, dtype, model):
+        new = _placement.empty_like(model, _tensors.OF_NAME[dtype])
+        source = Source(name, _placement.part_of(new, path))
+        self.reads.append((path, source, dtype, source.part.shape, _placement.local(new)))
+        return new
 
     def _new_array(self, held, path):
         import numpy as np
@@ -183,7 +195,7 @@ class Loader:
         key = (name, "numpy")
         if key not in self._made:
             self._made[key] = np.empty(shape, _tensors.TO_NUMPY[dtype])
-            self.reads.append((path, name, dtype, shape, self._made[key]))
+            self.reads.append((path, Source(name), dtype, shape, self._made[key]))
         return self._made[key]
 
     # ---- a state that is there ----
@@ -215,13 +227,16 @@ class Loader:
 
     def _fill_tensor(self, into, held, path):
         name, dtype, shape = self._document.row(held[0] if type(held) is list and held else None, path)
+        part = None
+        if _placement.is_distributed(into):
+            whole, part, into = into, _placement.part_of(into, path), _placement.local(into)
         _tensors.check(into, path)
         if into.is_neg() or (into.is_complex() and into.is_conj()):
             raise _values.refuse(path, "a conjugated or negated view cannot be loaded into; give what it is a view of")
         if _tensors.overlaps_itself(into):
             raise _values.refuse(path, "elements of it share memory (expanded?): it cannot be loaded into")
-        self._read(path, name, dtype, shape, into)
-        return into
+        self._read(path, name, dtype, shape, into, part)
+        return into if part is None else whole
 
     def _fill_array(self, into, held, path):
         name, dtype, shape = self._document.row(held[0] if type(held) is list and held else None, path)
@@ -233,12 +248,12 @@ class Loader:
         self._read(path, name, dtype, shape, into)
         return into
 
-    def _read(self, path, name, dtype, shape, into):
-        here = _tensors.row(into)
+    def _read(self, path, name, dtype, shape, into, part=None):
+        here = _tensors.row(into, part)
         if here != [dtype, list(shape)]:
             self._different.append(f"{path} ({here[0]} {here[1]} here, {dtype} {list(shape)} there)")
         else:
-            self.reads.append((path, name, dtype, shape, into))
+            self.reads.append((path, Source(name, part), dtype, shape, into))
 
     def _fill_dict(self, into, pairs, path, depth):
         values, saved = {}, dict(pairs)
@@ -280,6 +295,8 @@ class Loader:
             self.fill(state, node, path, depth + 1)
         else:
             self._refuse_part(into, path)
+            if isinstance(into, torch.optim.Optimizer):
+                self._models |= _objects.distributed_parameters(into, path)
             state = self.build(node, path, depth)
             self._different += _objects.misfits(into, state, path)
         self._after.append(lambda: into.load_state_dict(state))

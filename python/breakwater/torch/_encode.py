@@ -9,7 +9,7 @@ import typing
 
 import torch
 
-from . import _tensors
+from . import _placement, _tensors
 from ._values import DEPTH_MAX, PLAIN, check_text, dump, from_key, refuse
 
 VERSION = 1
@@ -49,6 +49,7 @@ class Encoder:
 
     def _forget(self):
         self._refs, self._columns, self._table = [], None, b"{}"
+        self._parts = {}  # reference -> Part, of DTensors
         self._tensors = []  # what is described, ties once
         self._slots = []  # reference by reference: its place in there
         self._tied = set()  # numbers of references whose memory is that of another one
@@ -67,9 +68,9 @@ class Encoder:
             raise
         refs = [*walk.leaves, *walk.arrays]
         values = [*walk.leaves.values(), *walk.arrays.values()]
-        known = self._columns is not None and refs == self._refs
+        known = self._columns is not None and refs == self._refs and walk.parts == self._parts
         if not known or not self._patch(values, columns):
-            self._describe_all(refs, values, columns)
+            self._describe_all(refs, values, columns, walk.parts)
         return Plan(list(self._tensors), self._document(tree), values)
 
     def _document(self, tree):
@@ -80,12 +81,13 @@ class Encoder:
 
     # ---- describing ----
 
-    def _describe_all(self, refs, values, columns):
+    def _describe_all(self, refs, values, columns, parts):
         _check_all(dict(zip(refs, values, strict=True)))
         self._forget()  # and nothing is remembered of what is not whole
+        self._refs, self._parts = refs, parts
         taken = set()
         for i, (ref, value) in enumerate(zip(refs, values, strict=True)):
-            memory = _memory(columns, i)
+            memory = self._memory(columns, i)
             first = self._by_memory.setdefault(memory, i) if memory[0] != 0 else i
             if first != i:
                 self._tied |= {first, i}
@@ -95,10 +97,16 @@ class Encoder:
                 self._tensors.append(self._described(name, ref, value))
             self._names.append(name)
             self._slots.append(slot)
-            self._rows[ref] = _tensors.row(value) + ([name] if name != ref else [])
-        self._refs, self._columns, self._table = refs, columns, dump(self._rows)
+            self._rows[ref] = _tensors.row(value, parts.get(ref)) + ([name] if name != ref else [])
+        self._columns, self._table = columns, dump(self._rows)
+
+    def _memory(self, columns, i):
+        """What two references have in common that are one tensor."""
+        return columns[0][i], columns[1][i], columns[2][i], columns[3][i], self._parts.get(self._refs[i])
 
     def _described(self, name, ref, value):
+        if ref in self._parts:
+            return _tensors.described(name, value, **self._parts[ref].description())
         if self._world > 1 and self._is_replicated(ref):
             return _tensors.described(name, value, replica_count=self._world, replica_index=self._rank)
         return _tensors.described(name, value)
@@ -112,9 +120,9 @@ class Encoder:
         if not self._tied.isdisjoint(changed):
             return False
         for i in changed:
-            self._by_memory.pop(_memory(old, i), None)
+            self._by_memory.pop(self._memory(old, i), None)
         for i in changed:
-            memory = _memory(columns, i)
+            memory = self._memory(columns, i)
             if memory[0] != 0 and self._by_memory.setdefault(memory, i) != i:
                 return False
         try:
@@ -132,7 +140,7 @@ class Encoder:
             if isinstance(value, torch.Tensor):
                 _tensors.check(value, ref)
             self._tensors[self._slots[i]] = self._described(name, ref, value)
-            row = _tensors.row(value) + ([name] if name != ref else [])
+            row = _tensors.row(value, self._parts.get(ref)) + ([name] if name != ref else [])
             rows = rows or row != self._rows[ref]
             self._rows[ref] = row
         if rows:
@@ -143,10 +151,14 @@ class Encoder:
     def _is_replicated(self, ref):
         return self._replicated is True or is_under(ref, self._replicated)
 
+    def _is_own(self, ref):
+        """Whether it is this rank's alone, among several."""
+        return self._world > 1 and ref not in self._parts and not self._is_replicated(ref)
+
     def _name(self, ref, taken):
         """A name that the library takes, of no other tensor."""
         name = ref.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0") or "tensor"
-        if self._world > 1 and not self._is_replicated(ref):
+        if self._is_own(ref):
             name = f"{_OWN}{self._rank}/{name}"
         elif name.startswith(_OWN) and self._world > 1:
             name = "all/" + name
@@ -186,10 +198,6 @@ def _columns(walk):
     )
 
 
-def _memory(columns, i):
-    return columns[0][i], columns[1][i], columns[2][i], columns[3][i]
-
-
 def _resolve(leaves, dtypes):
     """Puts copies in the place of what PyTorch would compute only when it is read. Whether there was any."""
     lazy = any(map(torch.Tensor.is_neg, leaves.values()))
@@ -206,6 +214,7 @@ class _Walk:
     def __init__(self):
         self.leaves = {}  # reference -> torch.Tensor
         self.arrays = {}  # reference -> numpy.ndarray
+        self.parts = {}  # reference -> Part, of those that are DTensors: leaves has their memory here
 
     def node(self, value, path, depth):
         kind = type(value)
@@ -244,6 +253,8 @@ class _Walk:
         ref = path
         if path in self.leaves or path in self.arrays or not path:
             ref = self._reference(path)
+        if _placement.is_distributed(value):
+            return self._distributed(value, ref, path)
         self.leaves[ref] = value
         if type(value) is torch.Tensor and not value.requires_grad:
             return "$:" + ref
@@ -251,6 +262,13 @@ class _Walk:
             _tensors.check(value, path)  # subclasses may pretend anything
         flags = ["parameter"] if type(value) is torch.nn.Parameter else []
         return {"$tensor": [ref, *flags, *(["grad"] if value.requires_grad else [])]}
+
+    def _distributed(self, value, ref, path):
+        """A tensor of all ranks, of which this one gives its part."""
+        self.parts[ref] = _placement.part_of(value, path)
+        self.leaves[ref] = _placement.local(value)
+        flags = ["parameter"] if isinstance(value, torch.nn.Parameter) else []
+        return {"$tensor": [ref, *flags, *(["grad"] if value.requires_grad else []), "sharded"]}
 
     def _reference(self, path):
         return _unique(path or "tensor", self.leaves.keys() | self.arrays.keys())

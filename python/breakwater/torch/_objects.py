@@ -4,6 +4,16 @@ before anything is read."""
 
 import torch
 
+from . import _placement
+from ._values import join
+
+
+def distributed_parameters(optimizer, path):
+    """The parameters that are DTensors, by the path of their moments: those lie as they do."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    above = join(path, "state")
+    return {join(above, i): p for i, p in enumerate(parameters) if _placement.is_distributed(p)}
+
 
 def misfits(into, state, path):
     """Texts that say where a state does not fit an object, by path."""

@@ -1,13 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bytes of a checkpoint into tensors: straight into their memory, and never two values into one place unheard."""
 
+import typing
+
 import torch
 
 from .. import errors
 from . import _tensors
 
 
-def read(reader, reads, describe=_tensors.described):
+class Source(typing.NamedTuple):
+    """A tensor of a checkpoint, or a part of one."""
+
+    name: str
+    part: typing.Any = None  #: a Part; None: all of it
+
+    def described(self, into):
+        """The Tensor that reads it into memory."""
+        return _tensors.described(self.name, into, **({} if self.part is None else self.part.box()))
+
+
+def read(reader, reads, describe=Source.described):
     """Reads what a Loader has noted. A MismatchError names two destinations that share memory and differ in values.
     `describe` makes a Tensor of what stands for the name, and of memory."""
     direct, late = _divide(reads)

@@ -120,14 +120,13 @@ def span(tensor):
 def described(name, value, **more):
     """The Tensor of a torch.Tensor's or an array's memory. It does not keep that memory alive."""
     if isinstance(value, torch.Tensor):
-        return Tensor(name, value.data_ptr(), dtype=DTYPES[value.dtype], shape=tuple(value.shape),
-                      stride_bytes=strides(value), **more)
-    return Tensor(name, value.__array_interface__["data"][0], dtype=_NUMPY[value.dtype.str], shape=value.shape,
-                  stride_bytes=value.strides, **more)
+        where, dtype, steps = value.data_ptr(), DTYPES[value.dtype], strides(value)
+    else:
+        where, dtype, steps = value.__array_interface__["data"][0], _NUMPY[value.dtype.str], value.strides
+    return Tensor(name, where, **{"dtype": dtype, "shape": tuple(value.shape), "stride_bytes": steps} | more)
 
 
-def row(value):
-    """[dtype, shape] of a torch.Tensor or array, as the tree has it."""
-    if isinstance(value, torch.Tensor):
-        return [DTYPES[value.dtype], list(value.shape)]
-    return [_NUMPY[value.dtype.str], list(value.shape)]
+def row(value, part=None):
+    """[dtype, shape] of a torch.Tensor or array, as the tree has it; of the whole tensor, if it is a part of one."""
+    dtype = DTYPES[value.dtype] if isinstance(value, torch.Tensor) else _NUMPY[value.dtype.str]
+    return [dtype, list(value.shape if part is None else part.shape)]
