@@ -59,6 +59,15 @@ def step_of(checkpoint_id):
                               f"{checkpoint_id!r}")
 
 
+def says_step(checkpoint_id):
+    """Whether it says a step."""
+    try:
+        step_of(checkpoint_id)
+    except errors.InvalidError:
+        return False
+    return True
+
+
 def name_of(fqn):
     """What a tensor is called in the checkpoint: as by DCP, where that is a name."""
     name = fqn.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")

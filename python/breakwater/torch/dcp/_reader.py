@@ -52,11 +52,13 @@ class StorageReader(dcp.StorageReader):
         super().__init__()
         self._opener, self._cast, self._step, self._checkpoint_id = opener, cast, None, None
         self._reader, self._index, self._trees = None, None, {}
+        self.stats: dict[str, int] = {}  #: of the last load: bytes read, verified, ...; see breakwater.Reader
 
     def close(self) -> None:
         """Closes what is open; load does so when it has read."""
         reader, self._reader, self._trees = self._reader, None, {}
         if reader is not None:
+            self.stats = reader.stats()
             reader.close()
 
     # ---- StorageReader ----
@@ -104,7 +106,7 @@ class StorageReader(dcp.StorageReader):
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: Any) -> bool:
         """Whether it says a step."""
-        return checkpoint_id is not None
+        return _index.says_step(checkpoint_id)
 
     # ---- tensors ----
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What torch.distributed.checkpoint saves, as saves of the library."""
 
+import contextlib
 import inspect
 import threading
 import time
@@ -77,6 +78,8 @@ class StorageWriter(dcp.StorageWriter, AsyncStager):
         self._checkpointer = Checkpointer(url, run=run, local=local, **options)
         self._checkpoint_id, self._step, self._index = None, None, None
         self._save, self._alive = None, []  # the last one, and what it reads
+        self._plans = None  # on rank 0: of all ranks
+        self._planned, self._finished = None, True  # on rank 0: what others may wait for: a step, or the last save
         self._handover = None  # of an async_save
 
     # ---- the launch ----
@@ -119,6 +122,7 @@ class StorageWriter(dcp.StorageWriter, AsyncStager):
         """Waits for the save that is being made, drains what is in flight, and ends, within timeout_s each. Raises what
         no call has told yet."""
         self._wait_for_thread()
+        self._give_up()
         self._checkpointer.close(self._timeout_s)
 
     def __enter__(self) -> Self:
@@ -180,22 +184,31 @@ class StorageWriter(dcp.StorageWriter, AsyncStager):
             raise errors.InvalidError(f"this is rank {self.rank} of {self.world} for Breakwater and rank {rank} of the "
                                       "process group that saves: expected the same ranks in both")
         self._step = _index.step_of(self._checkpoint_id)
-        self._index = None
-        self._give_up_unfinished()
+        self._index, self._plans = None, None
+        self._end_last(is_coordinator)
 
-    def _give_up_unfinished(self):
-        """A rank that failed before it wrote has told DCP and not the library, where the others wait for it. What was
-        committed stays so, also where this rank has not heard of that yet."""
+    def _end_last(self, is_coordinator):
+        """Where some rank has failed before it wrote, the others wait for it: DCP has told their callers, and the
+        library knows of nothing. So rank 0 tells it. All wait until theirs is over: the step can be saved again."""
+        if is_coordinator:
+            self._give_up()
         save, self._save = self._save, None
-        if save is None or save.level == "committed" or save.error is not None:
+        if save is None or save.error is not None:
             return
-        save.cancel()
         try:
             save.wait("committed", self._timeout_s)
         except errors.DeadlineError:
             raise
         except errors.Error:
-            pass
+            pass  # the save that it belongs to has failed
+
+    def _give_up(self):
+        planned, self._planned = self._planned, None
+        if planned is not None:
+            with contextlib.suppress(errors.Error):  # what stands in the way stands in the way of the next save too
+                self._checkpointer._core.begin(planned).release()
+        elif self._save is not None and not self._finished:
+            self._save.cancel()
 
     def prepare_local_plan(self, plan: dcp.SavePlan) -> dcp.SavePlan:
         """As it is."""
@@ -206,7 +219,7 @@ class StorageWriter(dcp.StorageWriter, AsyncStager):
         if len(plans) != self.world:
             raise errors.InvalidError(f"{len(plans)} ranks save, and this launch has {self.world}: expected all of "
                                       "them")
-        self._index = _index.of_plans(plans)
+        self._plans, self._planned = plans, self._step
         return plans
 
     def write_data(self, plan: dcp.SavePlan, planner: dcp.SavePlanner) -> Future[list[WriteResult]]:
@@ -223,6 +236,7 @@ class StorageWriter(dcp.StorageWriter, AsyncStager):
         return future
 
     def _begin(self, plan, planner):
+        self._planned = None  # whatever comes now, the library hears of it
         save = self._checkpointer._core.begin(self._step)
         try:
             boxes, memory = _boxes(plan, planner)
@@ -231,14 +245,14 @@ class StorageWriter(dcp.StorageWriter, AsyncStager):
             save.keep(self._alive)  # whoever lets go of this first
             save.add([*boxes, *values.tensors])
             save.blob(TREE, values.tree)
-            if self._index is not None:
-                self._index = _with_planner_data(self._index, planner)
+            if self._plans is not None:
+                self._index = _index_of(self._plans, planner)
                 save.blob(_index.BLOB, _index.dump(self._index))
             save.start()
         except BaseException:
             save.release()
             raise
-        self._save = save
+        self._save, self._finished = save, False
         self._wait_writable(save)
         return save
 
@@ -256,19 +270,22 @@ class StorageWriter(dcp.StorageWriter, AsyncStager):
             raise errors.InvalidError("the planner's create_global_plan makes planner_data that differs from the "
                                       "plans': expected its Metadata as the planner's attribute metadata")
         self._save.wait("committed", self._timeout_s)
+        self._finished = True
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: Any) -> bool:
         """Whether it says a step."""
-        try:
-            _index.step_of(checkpoint_id)
-        except errors.InvalidError:
-            return False
-        return True
+        return _index.says_step(checkpoint_id)
 
 
-def _with_planner_data(index, planner):
-    metadata = getattr(planner, "metadata", None)
+def _index_of(plans, planner):
+    """The Index of all plans. A planner that keeps plans from save to save gives DCP only those that have changed."""
+    if not all(plan.usable for plan in plans):
+        plans = getattr(planner, "global_plan", plans)
+    if not all(plan.usable for plan in plans):
+        raise errors.InvalidError("the planner gives no plans for some ranks: expected all as its attribute "
+                                  "global_plan")
+    index, metadata = _index.of_plans(plans), getattr(planner, "metadata", None)
     return index._replace(planner_data=metadata.planner_data) if isinstance(metadata, Metadata) else index
 
 
