@@ -19,6 +19,7 @@ import tempfile
 import textwrap
 import threading
 import time
+import types
 import unittest
 import unittest.mock
 import weakref
@@ -593,16 +594,17 @@ class Example(Case):
 
     PROGRAM = pathlib.Path(__file__).resolve().parents[2] / "examples/pytorch/train.py"
 
-    def run_until(self, folder, step, steps=30):
-        """The lines that it prints; it is killed as soon as that step is among them."""
+    def run_until(self, folder, step, steps=30, number=signal.SIGKILL):
+        """The lines that it prints; it gets a signal as soon as that step is among them."""
         command = [sys.executable, str(self.PROGRAM), f"{self.dir}/{folder}", str(steps)]
         lines = []
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             for line in process.stdout:
                 lines.append(line)
                 if line.startswith(f"step {step} "):
-                    process.kill()
-        self.assertEqual(process.returncode, 0 if step is None else -signal.SIGKILL)
+                    process.send_signal(number)
+        killed = step is not None and number == signal.SIGKILL
+        self.assertEqual(process.returncode, -signal.SIGKILL if killed else 0)
         return lines
 
     def test_killed_and_started_again_it_ends_with_the_same_bits(self):
@@ -617,6 +619,93 @@ class Example(Case):
         self.assertGreater(int(lines[0].split()[1]), 1)
         self.assertEqual(list(told.values()), whole)
         self.same(*(bt.load_from(f"{self.dir}/{folder}/remote", "example") for folder in ("whole", "killed")))
+
+
+    def test_told_to_end_it_saves_the_step_that_it_has_come_to(self):
+        lines = self.run_until("told", 5, 100000, signal.SIGTERM)
+        step = int(lines[-1].split()[1])
+        self.assertLess(step, 100000)
+        back = bt.load_from(f"{self.dir}/told/remote", "example")
+        self.assertEqual(back["step"], step)
+
+
+class Preempted(Case):
+    def test_all_ranks_end_after_the_step_behind_the_one_that_was_told(self):
+        store, told, ended = dist.HashStore(), {(1, 3): True, (2, 4): True}, {}
+        gates = [threading.Barrier(3) for _ in range(8)]
+
+        def train(rank, group):
+            preemption = bt.Preemption(types.SimpleNamespace(_ranks=group, _launch="l"))
+            for step in range(1, 8):
+                gates[step].wait(20)  # the exchange of gradients
+                if (rank, step) in told:
+                    preemption._tell()
+                if preemption.is_last(step):
+                    ended[rank] = step, preemption.left_s is not None
+                    return
+
+        groups = []
+        for rank in range(3):
+            with unittest.mock.patch.multiple(dist, get_rank=lambda rank=rank: rank, get_world_size=lambda: 3), \
+                    unittest.mock.patch.object(dist.distributed_c10d, "_get_default_store", lambda: store):
+                groups.append(_ranks.Group("r", 20))
+        with unittest.mock.patch.object(signal, "signal"):
+            threads = [threading.Thread(target=train, args=(rank, group)) for rank, group in enumerate(groups)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(30)
+        self.assertEqual(ended, {rank: (4, True) for rank in range(3)})
+
+    def test_ranks_given_by_hand_cannot_agree_on_a_step(self):
+        with self.open(rank=0, world=1) as ck:
+            before = signal.getsignal(signal.SIGTERM)
+            with bt.Preemption(ck, signals=[signal.SIGTERM, signal.SIGUSR1]) as preemption:
+                self.assertFalse(preemption.is_last(1))
+                self.assertIsNone(preemption.left_s)
+                os.kill(os.getpid(), signal.SIGUSR1)
+                self.assertTrue(preemption.is_last(1))
+                self.assertTrue(20 < preemption.left_s <= 25)
+            self.assertTrue(ck.closed)
+            self.assertEqual(signal.getsignal(signal.SIGTERM), before)
+        with self.assertRaisesRegex(errors.InvalidError, "cannot agree on their last step"):
+            bt.Preemption(types.SimpleNamespace(_ranks=_ranks.Alone(0, 2)))
+
+    def test_torchrun_told_to_end_leaves_a_checkpoint_of_one_step(self):
+        worker = pathlib.Path(self.dir) / "worker.py"
+        worker.write_text(textwrap.dedent(f"""
+            import torch, torch.distributed as dist, breakwater.torch as bt
+            torch.set_num_threads(1)
+            dist.init_process_group("gloo")
+            with bt.Checkpointer({self.dir + "/remote"!r}, run="r", flags={FLAGS}, memory_budget_bytes=64 << 20) as ck, \\
+                    bt.Preemption(ck) as preemption:
+                state = {{"sum": torch.zeros(3), "rank": dist.get_rank()}}
+                for step in range(1, 100000):
+                    one = torch.ones(3)
+                    dist.all_reduce(one)
+                    state["sum"] += one
+                    last = preemption.is_last(step)
+                    if last:
+                        ck.save(step, state)
+                        break
+                    print("step", step, flush=True)
+            print("ended", dist.get_rank(), step, ck.closed, flush=True)
+        """))
+        command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--rdzv-backend=c10d",
+                   "--rdzv-endpoint=localhost:0", "--local-addr=localhost", str(worker)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {
+                "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}) as process:
+            for line in process.stdout:
+                if line == "step 20\n":
+                    process.send_signal(signal.SIGTERM)
+                    break
+            out, err = process.communicate(timeout=90)
+        ended = sorted(line.split() for line in out.splitlines() if line.startswith("ended"))
+        self.assertEqual([e[:2] + e[3:] for e in ended], [["ended", str(r), "True"] for r in (0, 1)], err)
+        self.assertEqual(ended[0][2], ended[1][2])
+        for rank in (0, 1):
+            back = self.load(rank=rank, step=int(ended[0][2]))
+            self.assertTrue((back["sum"] == 2 * int(ended[0][2])).all() and back["rank"] == rank)
 
 
 class Ranks(Case):

@@ -16,5 +16,6 @@ are written.
 
 from ._checkpointer import Checkpointer, load_from
 from ._import import import_pt
+from ._preemption import Preemption
 
-__all__ = ["Checkpointer", "import_pt", "load_from"]
+__all__ = ["Checkpointer", "Preemption", "import_pt", "load_from"]

@@ -71,6 +71,7 @@ class Checkpointer:
         replicated = True if replicated is True else _prefixes("replicated", replicated) or ()
         self._ranks = _ranks.find(rank, world, run, timeout_s)
         job, launch = _ranks.identity(self._ranks, job, launch)
+        self._launch = launch
         self._core = _Core(run=run, job=job, launch=launch, rank=self._ranks.rank, world=self._ranks.world,
                            local_url=local, remote_url=url, **options)
         self._resumed = self._core.resumed

@@ -30,6 +30,7 @@ class Alone:
 
     def __init__(self, rank=0, world=1):
         self.rank, self.world = rank, world
+        self.can_note = world == 1  # as nobody else has to find it
 
     def agree(self, text):
         """The text of rank 0."""
@@ -38,6 +39,8 @@ class Alone:
 
 class Group:
     """The ranks of torch.distributed."""
+
+    can_note = True
 
     def __init__(self, run, timeout_s):
         self.rank, self.world, self._timeout_s = dist.get_rank(), dist.get_world_size(), timeout_s
@@ -57,6 +60,14 @@ class Group:
             return self._ask(deadline)
         self._tell(f"{secrets.token_hex(8)} {text}", deadline)
         return text
+
+    def note(self, key, text):
+        """Notes a text for all ranks, unless another is noted already. What is noted."""
+        return self._store.compare_set(key, "", text).decode()
+
+    def noted(self, key):
+        """What is noted for all ranks, or None."""
+        return self._store.get(key).decode() if self._store.check([key]) else None
 
     def _ask(self, deadline):
         word = secrets.token_hex(8)
