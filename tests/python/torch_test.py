@@ -677,8 +677,8 @@ class Preempted(Case):
             import torch, torch.distributed as dist, breakwater.torch as bt
             torch.set_num_threads(1)
             dist.init_process_group("gloo")
-            with bt.Checkpointer({self.dir + "/remote"!r}, run="r", flags={FLAGS}, memory_budget_bytes=64 << 20) as ck, \\
-                    bt.Preemption(ck) as preemption:
+            options = dict(run="r", flags={FLAGS}, memory_budget_bytes=64 << 20)
+            with bt.Checkpointer({self.dir + "/remote"!r}, **options) as ck, bt.Preemption(ck) as preemption:
                 state = {{"sum": torch.zeros(3), "rank": dist.get_rank()}}
                 for step in range(1, 100000):
                     one = torch.ones(3)
