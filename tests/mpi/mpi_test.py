@@ -115,6 +115,11 @@ class Example(Ranks):
     def weights(said):
         return re.search(r"^weights (\w+)$", said, re.M).group(1)
 
+    def jobs(self):
+        command = [BUILD / "src/cli/breakwater", "history", "--remote", self.url, "--json", "mpi"]
+        return set(re.findall(r'"(parent-[^"]+)"', subprocess.run(command, capture_output=True, text=True,
+                                                                  check=True).stdout))
+
     def kill_at(self, step, world, number):
         """Starts the training, and sends rank 1 a signal at a step. What was said, and the exit code."""
         command = self.command(world, "examples/mpi_train", self.url, "--local", f"{self.dir}/local", "--steps", 60,
@@ -146,6 +151,7 @@ class Example(Ranks):
             resumed = int(re.search(r"attempt \d+: step (\d+) ", said).group(1))
             self.assertGreaterEqual(resumed, {40: 15, 45: 40, 60: 45}[steps], said)
         self.assertEqual(self.weights(said), whole)
+        self.assertEqual(len(self.jobs()), 1, "each mpirun of one shell belongs to the same job")
 
     def test_a_job_that_is_asked_to_stop_saves_once_more(self):
         said, code = self.kill_at(12, 2, signal.SIGUSR1)

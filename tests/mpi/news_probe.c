@@ -87,6 +87,15 @@ static void a_failure_is_told_to_all_once(void) {
     expect("looks on rank 1 after a second failure", ranks.rank == 1 ? looks : 0, 0);
 }
 
+static void what_all_read_in_the_history_nobody_tells(void) {
+    looks = 0;
+    ranks.event_count = 0;
+    happens(BW_EVENT_SAVE_ENDED, 25, BW_REMOTE, BW_E_ABORTED);
+    settle();
+    expect("events", ranks.event_count, 1);
+    expect("looks", looks, 0);
+}
+
 static void what_is_in_flight_is_known(void) {
     happens(BW_EVENT_LEVEL, 30, BW_CAPTURED, 0);
     settle();
@@ -120,6 +129,7 @@ int main(int argc, char **argv) {
     the_last_arrival_makes_rank_0_look();
     a_commit_makes_the_others_look();
     a_failure_is_told_to_all_once();
+    what_all_read_in_the_history_nobody_tells();
     what_is_in_flight_is_known();
     the_end_waits_for_all_and_not_for_ever();
     printf("rank %u is done\n", (unsigned)ranks.rank);
