@@ -64,7 +64,7 @@ static void say_io_uring(const struct bwi_probe_machine *m, struct bwi_findings 
 
 static void say_userfaultfd(const struct bwi_probe_machine *m, struct bwi_findings *f) {
     struct reason r;
-    if (m->userfaultfd < 0) {
+    if (m->userfaultfd < 0 && m->protection < 0) {
         const bool denied = m->userfaultfd == -EPERM, set = m->userfaultfd_unprivileged == 0;
         const char *why = ", by a container's seccomp filter or a security module";
         if (set)
@@ -75,10 +75,13 @@ static void say_userfaultfd(const struct bwi_probe_machine *m, struct bwi_findin
                          denied ? why : "");
         return;
     }
-    bwi_findings_add(f, 0, 0, NULL, NULL, "userfaultfd", NULL, "available%s%s",
-                     m->userfaultfd_write_protect ? ", with write protection" : ", without write protection",
-                     m->userfaultfd_user_only ? "; for faults in user mode only (vm.unprivileged_userfaultfd = 0)"
-                                              : "");
+    const bool fit = m->protection == 0, unfit_kernel = m->protection == -EOPNOTSUPP && m->userfaultfd_write_protect;
+    bwi_findings_add(
+        f, 0, 0, NULL, NULL, "userfaultfd", NULL, "available%s%s%s%s",
+        fit || m->userfaultfd_write_protect ? ", with write protection" : ", without write protection",
+        m->userfaultfd_user_only && !fit ? "; for faults in user mode only (vm.unprivileged_userfaultfd = 0)" : "",
+        fit ? "" : "; states are captured by copying",
+        unfit_kernel ? ", because only Linux 6.4 to 6.11 and from 6.18 on, without KSM, keep it" : "");
 }
 
 static void say_limits(const struct bwi_probe_machine *m, struct bwi_findings *f) {

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "os/memory.h"
 #include "os/os.h"
+#include "os/protect.h"
 #include "os/thread.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -151,6 +152,14 @@ static void probe_userfaultfd(struct bwi_probe_machine *m) {
     (void)close(fd);
 }
 
+/* As a handle does it, which knows kernels that forget and another way to a descriptor. */
+static void probe_protection(struct bwi_probe_machine *m) {
+    struct bwi_protect *os = bwi_protect_system();
+    const int fd = os->open(os);
+    m->protection = fd < 0 ? fd : 0;
+    os->close(os, fd);
+}
+
 /* ---- threads ---- */
 
 static void *wait_for_start(void *arg) {
@@ -185,6 +194,7 @@ void bwi_probe_machine(struct bwi_probe_machine *ret) {
     probe_memory(ret);
     probe_io_uring(ret);
     probe_userfaultfd(ret);
+    probe_protection(ret);
     probe_threads(ret);
 }
 

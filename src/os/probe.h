@@ -26,6 +26,7 @@ struct bwi_probe_machine {
     int userfaultfd;                /* 0: faults can be handled; else a negative errno */
     bool userfaultfd_user_only;     /* only faults in user mode: the kernel's own copies into protected memory fail */
     bool userfaultfd_write_protect; /* write faults on protected pages can be handled */
+    int protection;                 /* 0: memory can be protected as a handle does it; else a negative errno */
     int userfaultfd_unprivileged;   /* vm.unprivileged_userfaultfd: 0, 1; -1: no such setting */
     unsigned threads;               /* that could be started beside each other, of BWI_PROBE_THREADS */
     int thread_error;               /* why not all of them: a negative errno; 0 */

@@ -145,7 +145,7 @@ static void what_the_kernel_refuses_is_told_with_its_reason(void **state) {
     }
     struct bwi_findings f = {0};
     struct bwi_probe_machine m = good_machine();
-    m.userfaultfd = -EPERM;
+    m.userfaultfd = m.protection = -EPERM;
     m.userfaultfd_unprivileged = 0;
     m.huge_pages[0] = '\0';
     bwi_diagnose_machine(&m, &f);
@@ -159,9 +159,40 @@ static void what_the_kernel_refuses_is_told_with_its_reason(void **state) {
     m.userfaultfd_user_only = true;
     m.userfaultfd_write_protect = false;
     strcpy(m.huge_pages, "never");
+    m.protection = -EPERM;
     bwi_diagnose_machine(&m, &f);
     expect(&f, "userfaultfd", 0, "available, without write protection; for faults in user mode only");
     expect(&f, "huge pages", 0, "switched off");
+    bwi_findings_fini(&f);
+}
+
+static const char *userfaultfd_of(const struct bwi_probe_machine *m, struct bwi_findings *f) {
+    bwi_findings_fini(f);
+    bwi_diagnose_machine(m, f);
+    for (size_t i = 0; i < f->count; i++)
+        if (strcmp(f->list[i].object, "userfaultfd") == 0) return f->list[i].message;
+    return "";
+}
+
+/* What the kernel offers is one thing, whether a handle takes it another. */
+static void it_says_whether_states_are_captured_by_copying_all_the_same(void **state) {
+    (void)state;
+    struct bwi_findings f = {0};
+    struct bwi_probe_machine m = good_machine();
+    m.protection = -EOPNOTSUPP;
+    assert_string_equal(userfaultfd_of(&m, &f),
+                        "available, with write protection; states are captured by copying, because only Linux 6.4 to "
+                        "6.11 and from 6.18 on, without KSM, keep it");
+    m.protection = -EPERM;
+    m.userfaultfd_user_only = true;
+    assert_string_equal(userfaultfd_of(&m, &f), "available, with write protection; for faults in user mode only "
+                                                "(vm.unprivileged_userfaultfd = 0); states are captured by copying");
+    m.protection = 0; /* by way of /dev/userfaultfd */
+    assert_string_equal(userfaultfd_of(&m, &f), "available, with write protection");
+    m = good_machine();
+    m.userfaultfd = -EPERM;
+    m.userfaultfd_write_protect = false;
+    assert_string_equal(userfaultfd_of(&m, &f), "available, with write protection");
     bwi_findings_fini(&f);
 }
 
@@ -377,6 +408,7 @@ int main(void) {
         cmocka_unit_test(what_a_handle_would_go_without_is_a_warning),
         cmocka_unit_test(low_limits_are_warnings),
         cmocka_unit_test(what_the_kernel_refuses_is_told_with_its_reason),
+        cmocka_unit_test(it_says_whether_states_are_captured_by_copying_all_the_same),
         cmocka_unit_test(a_good_tier_gives_facts_only),
         cmocka_unit_test(a_remote_tier_of_one_node_is_a_warning_and_a_local_one_is_not),
         cmocka_unit_test(little_space_is_a_warning),

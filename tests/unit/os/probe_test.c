@@ -3,6 +3,7 @@
  * lowered. */
 #include "os/os.h"
 #include "os/probe.h"
+#include "os/protect.h"
 #include "sanitized.h"
 #include "test.h"
 #include <dirent.h>
@@ -66,6 +67,16 @@ static void what_does_not_work_says_why(void **state) {
     if (m.huge_page_bytes != 0) assert_int_equal(m.huge_page_bytes & (m.huge_page_bytes - 1), 0);
 }
 
+static void memory_can_be_protected_where_a_handle_would_do_it(void **state) {
+    (void)state;
+    struct bwi_probe_machine m;
+    struct bwi_protect *os = bwi_protect_system();
+    const int fd = os->open(os);
+    os->close(os, fd);
+    bwi_probe_machine(&m);
+    assert_int_equal(m.protection, fd < 0 ? fd : 0);
+}
+
 static void probing_leaves_no_descriptor_open(void **state) {
     (void)state;
     struct bwi_probe_machine m;
@@ -112,7 +123,7 @@ static void without_descriptors(void) {
     const struct rlimit none = {0, 200};
     if (setrlimit(RLIMIT_NOFILE, &none) != 0) _exit(1);
     bwi_probe_machine(&m);
-    if (m.io_uring == 0 || m.userfaultfd == 0) _exit(2);
+    if (m.io_uring == 0 || m.userfaultfd == 0 || m.protection == 0) _exit(2);
     if (m.memory_bytes != 0 || m.huge_pages[0] != '\0') _exit(3);
     if (m.io_uring_disabled != -1 || m.userfaultfd_unprivileged != -1) _exit(4);
 }
@@ -257,6 +268,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_machine_says_what_other_calls_say),
         cmocka_unit_test(what_does_not_work_says_why),
+        cmocka_unit_test(memory_can_be_protected_where_a_handle_would_do_it),
         cmocka_unit_test(probing_leaves_no_descriptor_open),
         cmocka_unit_test(lowered_limits_are_seen),
         cmocka_unit_test(a_process_without_descriptors_is_told_that_nothing_is_known),
