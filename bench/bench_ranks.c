@@ -80,6 +80,17 @@ static void run_save(struct ranks *w, const struct job *job, size_t nth) {
             nth + 1, v.commit_s, v.commit_cpu_s, v.heard_s, (unsigned long long)v.commit_bytes);
 }
 
+static void run_fail(struct ranks *w, const struct job *job) {
+    static struct ranks_count n;
+    double s;
+    ranks_fail(w, 10 * (uint64_t)(job->saves + 1), &n, &s);
+    printf("ranks-fail: one gives its save up; all have heard, and given back what they wrote, after %.2f s\n", s);
+    print_count(&n, job->config.ranks);
+    if (!job->json) return;
+    json_count(job->json, "ranks-fail", job, &n);
+    fprintf(job->json, ",\"heard_s\":%.6f}\n", s);
+}
+
 static struct job read_job(int argc, char **argv) {
     struct job job = {
         .config = {.ranks = 1024, .tensors = 16, .latency_ns = 5000000, .straggler_ns = 10000000000u, .seed = 1},
@@ -116,6 +127,7 @@ int main(int argc, char **argv) {
     struct ranks *w = ranks_new(&job.config);
     run_open(w, &job);
     for (size_t i = 0; i < job.saves; i++) run_save(w, &job, i);
+    run_fail(w, &job);
     ranks_free(w);
     if (job.json) fclose(job.json);
     return 0;

@@ -92,9 +92,9 @@ class Bench(unittest.TestCase):
         self.assertFalse((self.dir / "tiers").exists())
 
     def phases(self, ranks):
-        """Of so many ranks: their opening, and their saves."""
+        """Of so many ranks: their opening, two saves, and one that a rank gives up."""
         lines, _ = self.figures("ranks", "--ranks", str(ranks), "--saves", "2", "--straggler-ms", "20000")
-        self.assertEqual([line["name"] for line in lines], ["ranks-open", "ranks-save", "ranks-save"])
+        self.assertEqual([line["name"] for line in lines], ["ranks-open", "ranks-save", "ranks-save", "ranks-fail"])
         for line in lines:
             for what in ("data", "control"):
                 self.assertEqual(sum(line[f"{what}_per_s"]), line[what], line)
@@ -103,7 +103,9 @@ class Bench(unittest.TestCase):
     def test_what_a_rank_asks_of_its_store_does_not_grow_with_the_ranks(self):
         """Counts of calls in virtual time: the same on every machine."""
         for ranks, looks in ((64, 100), (1024, 30)):
-            opened, *saves = self.phases(ranks)
+            opened, *saves, failed = self.phases(ranks)
+            self.assertLessEqual(failed["control_most_per_rank"], looks + 20)  # what it wrote is given back
+            self.assertLess(failed["heard_s"], 10)
             self.assertLessEqual(opened["control_most_per_rank"], 20)
             self.assertLessEqual(opened["control_of_coordinator"], ranks + 60)
             for saved in saves:
@@ -116,9 +118,9 @@ class Bench(unittest.TestCase):
             self.assertLessEqual(saves[1]["control_of_coordinator"], ranks + 300)
 
     def test_many_ranks_that_come_at_one_moment_are_no_storm(self):
-        opened, *saves = self.phases(1024)
+        opened, *saves, failed = self.phases(1024)
         self.assertLess(max(opened["control_per_s"]), 8 * 1024)
-        for saved in saves:
+        for saved in [*saves, failed]:
             waiting = saved["control_per_s"][:20]  # before the last rank comes
             self.assertLess(waiting[0], 2 * 1024)
             self.assertLessEqual(waiting[0], 4 * sorted(waiting)[10])

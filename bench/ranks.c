@@ -270,13 +270,18 @@ static bool all_have_heard(struct ranks *w) {
     return true;
 }
 
+/* The last rank has not begun yet. */
+static void save_all_but_the_last(struct ranks *w, uint64_t step, struct ranks_count *count) {
+    begin_phase(w, count);
+    for (uint32_t r = 0; r + 1 < w->config.ranks; r++) start_save(w, r, step);
+    run_until(w, all_but_the_last_are_there, "save");
+    run_until(w, the_last_may_begin, "wait");
+}
+
 void ranks_save(struct ranks *w, uint64_t step, struct ranks_save *ret) {
     const uint32_t last = w->config.ranks - 1;
     memset(ret, 0, sizeof *ret);
-    begin_phase(w, &ret->count);
-    for (uint32_t r = 0; r < last; r++) start_save(w, r, step);
-    run_until(w, all_but_the_last_are_there, "save");
-    run_until(w, the_last_may_begin, "wait");
+    save_all_but_the_last(w, step, &ret->count);
     start_save(w, last, step);
     run_until(w, the_last_is_there, "save the last");
     const uint64_t there_ns = w->env.now, before = forget_peak();
@@ -291,6 +296,21 @@ void ranks_save(struct ranks *w, uint64_t step, struct ranks_save *ret) {
     end_phase(w);
     for (uint32_t r = 0; r <= last; r++) {
         if (!w->rank[r].save->committed) bench_die("save", w->rank[r].save->error.message);
+        bwi_session_release(w->rank[r].save);
+    }
+}
+
+void ranks_fail(struct ranks *w, uint64_t step, struct ranks_count *ret, double *ret_s) {
+    const uint32_t last = w->config.ranks - 1;
+    save_all_but_the_last(w, step, ret);
+    start_save(w, last, step);
+    bwi_session_cancel(w->rank[last].save);
+    const uint64_t failed_ns = w->env.now;
+    run_until(w, all_have_heard, "hear of a failure");
+    *ret_s = seconds_since(w, failed_ns);
+    end_phase(w);
+    for (uint32_t r = 0; r <= last; r++) {
+        if (w->rank[r].save->error.status == 0) bench_die("fail", "a rank has not heard of it");
         bwi_session_release(w->rank[r].save);
     }
 }

@@ -50,5 +50,7 @@ void ranks_free(struct ranks *w);
 void ranks_open(struct ranks *w, struct ranks_count *ret, double *ret_s);
 /* All ranks save a step: all but the last one at one moment. */
 void ranks_save(struct ranks *w, uint64_t step, struct ranks_save *ret);
+/* The same, but the last one gives its save up: until all have heard and given back what they wrote. */
+void ranks_fail(struct ranks *w, uint64_t step, struct ranks_count *ret, double *ret_s);
 
 #endif
