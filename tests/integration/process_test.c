@@ -76,6 +76,7 @@ static int child_of_a_trainer(void *arg, unsigned i) {
     save_calls_are_refused(f->started);
     restore_calls_are_refused(f->restore);
     must_eq(bw_checkpointer_poll(f->ck, &event), 0);
+    bw_checkpointer_look(f->ck);
     bw_checkpointer_stats(f->ck, &stats);
     bw_catalog_close(f->catalog);
     must_fail(bw_checkpointer_close(f->ck, WAIT_MS, &err), BW_E_STATE, &err, part);

@@ -446,6 +446,32 @@ static void a_save_that_one_rank_drops_ends_on_all(void **state) {
     fleet_drop(&f);
 }
 
+/* --- looking ---- */
+
+static uint64_t remote_calls(struct bw_checkpointer *ck) {
+    struct bw_checkpointer_stats stats;
+    bw_checkpointer_stats(ck, &stats);
+    return stats.remote_store_calls;
+}
+
+/* By itself one that has nothing to wait for looks every two seconds. */
+static void a_checkpointer_that_is_told_to_looks_at_once(void **state) {
+    (void)state;
+    struct place p;
+    place_make(&p);
+    struct bw_checkpointer *ck = open_alone(&p, "look");
+    bw_checkpointer_look(NULL);
+    const uint64_t began = clock_ms();
+    for (int i = 0; i < 20; i++) {
+        const uint64_t before = remote_calls(ck);
+        bw_checkpointer_look(ck);
+        while (remote_calls(ck) == before && clock_ms() - began < WAIT_MS) sleep_ms(2);
+    }
+    must(clock_ms() - began < 20000);
+    close_ok(ck);
+    place_drop(&p);
+}
+
 /* --- coverage ---- */
 
 struct wrong_boxes {
@@ -596,6 +622,7 @@ int main(void) {
         cmocka_unit_test(one_bad_disk_aborts_the_save_of_all_and_the_next_one_works),
         cmocka_unit_test(a_lost_local_tier_aborts_the_save_of_all_and_the_next_one_works),
         cmocka_unit_test(a_save_that_one_rank_drops_ends_on_all),
+        cmocka_unit_test(a_checkpointer_that_is_told_to_looks_at_once),
         cmocka_unit_test(a_gap_is_never_committed),
         cmocka_unit_test(an_overlap_is_never_committed),
         cmocka_unit_test(ranks_killed_in_a_save_resume_from_exactly_one_checkpoint),
