@@ -73,6 +73,11 @@ class Encoder:
             self._describe_all(refs, values, columns, walk.parts)
         return Plan(list(self._tensors), self._document(tree), values)
 
+    @property
+    def distributed(self):
+        """References of what was a DTensor in the state that was encoded last."""
+        return list(self._parts)
+
     def _document(self, tree):
         shared = self._replicated if self._replicated is True else list(self._replicated)
         head = dump({"format": "breakwater.torch", "version": VERSION, "rank": self._rank, "world": self._world,

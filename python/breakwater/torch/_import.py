@@ -27,11 +27,14 @@ def _read(path):
                                  ) from e
 
 
-def _is_there(url, run):
+def check_history(url, run, job):
+    """A run that is there is entered by a job of its own name only: another one that uses it is superseded."""
     try:
-        return any(r["run"] == run for r in runs(url))
+        there = job is None and any(r["run"] == run for r in runs(url))
     except errors.NotFoundError:  # nor is the store
-        return False
+        return
+    if there:
+        raise errors.InvalidError(f"run \"{run}\" has a history: expected job, the one that makes this checkpoint")
 
 
 def import_pt(path: str | pathlib.Path, url: str, run: str, step: int, *, under: str | None = None,
@@ -50,8 +53,7 @@ def import_pt(path: str | pathlib.Path, url: str, run: str, step: int, *, under:
 
     The tensors are mapped and captured from the file's pages: the file is not held in memory a second time.
     """
-    if job is None and _is_there(url, run):
-        raise errors.InvalidError(f"run \"{run}\" has a history: expected job, the one that makes this checkpoint")
+    check_history(url, run, job)
     held = _read(path)
     state = held if under is None else {under: held}
     if isinstance(state, torch.Tensor):

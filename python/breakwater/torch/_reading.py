@@ -20,14 +20,13 @@ class Source(typing.NamedTuple):
         return _tensors.described(self.name, into, **({} if self.part is None else self.part.box()))
 
 
-def read(reader, reads, describe=Source.described):
-    """Reads what a Loader has noted. A MismatchError names two destinations that share memory and differ in values.
-    `describe` makes a Tensor of what stands for the name, and of memory."""
+def read(reader, reads):
+    """Reads what a Loader has noted. A MismatchError names two destinations that share memory and differ in values."""
     direct, late = _divide(reads)
-    reader.read([describe(name, into) for _, name, _, _, into in direct])
+    reader.read([source.described(into) for _, source, _, _, into in direct])
     done = [(path, into) for path, _, _, _, into in direct]
-    for path, name, _, _, into in late:
-        _read_over(reader, path, describe(name, into), into, done)
+    for path, source, _, _, into in late:
+        _read_over(reader, path, source.described(into), into, done)
         done.append((path, into))
     for _, _, _, _, into in reads:
         if isinstance(into, torch.Tensor) and not into.is_inference():

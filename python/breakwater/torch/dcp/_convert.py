@@ -14,10 +14,11 @@ from torch.distributed.checkpoint.default_planner import create_default_global_s
 from torch.distributed.checkpoint.metadata import ChunkStorageMetadata, MetadataIndex, TensorProperties
 from torch.distributed.checkpoint.planner import TensorWriteData, WriteItem, WriteItemType
 
-from ... import Checkpointer, Reader, Tensor, errors, runs
+from ... import Checkpointer, Reader, errors
 from .. import _tensors
 from .._checkpointer import TREE
 from .._encode import Encoder
+from .._import import check_history
 from .._values import refuse
 from . import _index, _reader
 from ._folder import Folder
@@ -40,11 +41,10 @@ def import_folder(folder, url, *, run, step=None, local=None, job=None, scratch=
     source = Folder(folder, checked=checked)
     index, values = _index.dump(source.index), {fqn: _value(source, fqn) for fqn in source.values}
     plan = Encoder().encode(values)
-    if job is None and _has_history(url, run):
-        raise errors.RefusedError(f"run \"{run}\" has a history: expected job, the job that makes this checkpoint")
+    check_history(url, run, job)
     with tempfile.TemporaryFile(prefix="breakwater-", dir=scratch) as file:
         tensors = _assembled(source, file)
-        described = [_described(source.index.tensors[fqn], tensor) for fqn, tensor in tensors.items()]
+        described = [_tensors.described(source.index.tensors[fqn].name, tensor) for fqn, tensor in tensors.items()]
         with Checkpointer(run=run, job=job or "import", launch=f"import-{secrets.token_hex(10)}", rank=0, world=1,
                           local_url=local, remote_url=url, **options) as ck:
             save = ck.begin(step)
@@ -57,13 +57,6 @@ def import_folder(folder, url, *, run, step=None, local=None, job=None, scratch=
     return step
 
 
-def _has_history(url, run):
-    try:
-        return any(row["run"] == run for row in runs(url))
-    except errors.NotFoundError:
-        return False
-
-
 def _value(source, fqn):
     try:
         return torch.load(io.BytesIO(source.bytes_of(fqn)), map_location="cpu", weights_only=True)
@@ -71,10 +64,6 @@ def _value(source, fqn):
         raise
     except Exception as e:
         raise refuse(fqn, f"no plain value: {e}") from None
-
-
-def _described(row, tensor):
-    return Tensor(row.name, tensor.data_ptr(), dtype=row.dtype, shape=row.shape, stride_bytes=_tensors.strides(tensor))
 
 
 def _assembled(source, file):
@@ -155,7 +144,7 @@ class _Exporter(dcp.SavePlanner):
             return data
         row, chunk = self._index.tensors[fqn], write_item.tensor_data.chunk
         memory = self._memory(_tensors.OF_NAME[row.dtype], chunk.sizes)
-        self._reader.read([_reader.Box(row, tuple(chunk.offsets), tuple(chunk.sizes)).described(memory)])
+        self._reader.read([row.source(chunk.offsets, chunk.sizes).described(memory)])
         return memory
 
     def _memory(self, dtype, sizes):

@@ -20,6 +20,8 @@ from ... import Tensor, errors
 from .. import _tensors
 from .._decode import Document, Loader
 from .._encode import Encoder
+from .._placement import Part
+from .._reading import Source
 from .._values import broken, refuse
 
 BLOB = "dcp"
@@ -33,6 +35,10 @@ class Row(typing.NamedTuple):
     name: str
     dtype: str
     shape: tuple
+
+    def source(self, offsets, sizes):
+        """A part of it."""
+        return Source(self.name, Part(self.shape, tuple(offsets), tuple(sizes), 0, 0, 0))
 
 
 class Index(typing.NamedTuple):

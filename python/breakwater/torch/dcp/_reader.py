@@ -11,7 +11,7 @@ from torch.distributed.checkpoint.metadata import Metadata, StorageMeta
 from torch.distributed.checkpoint.planner import LoadItemType
 from torch.futures import Future
 
-from ... import Reader, Tensor, errors
+from ... import Reader, errors
 from .. import _reading, _tensors, _values
 from .._checkpointer import TREE
 from .._decode import Document, Loader
@@ -114,11 +114,11 @@ class StorageReader(dcp.StorageReader):
         direct, packed = [], []
         for item, into in items:
             (direct if self._is_direct(item, into) else packed).append((item, into))
-        read_boxes(self._reader, [(item.storage_index.fqn, self._box(item), into) for item, into in direct])
+        read_parts(self._reader, [(item.storage_index.fqn, self._source(item), into) for item, into in direct])
         for item, into in packed:
-            box = self._box(item)
-            memory = torch.empty(box.lengths, dtype=_tensors.OF_NAME[box.row.dtype])
-            read_boxes(self._reader, [(item.storage_index.fqn, box, memory)])
+            row = self._index.tensors[item.storage_index.fqn]
+            memory = torch.empty(item.lengths, dtype=_tensors.OF_NAME[row.dtype])
+            self._reader.read([self._source(item).described(memory)])
             into.copy_(memory)
         for item, into in items:
             planner.commit_tensor(item, into)
@@ -138,8 +138,8 @@ class StorageReader(dcp.StorageReader):
         lazy = plain and (into.is_neg() or (into.is_complex() and into.is_conj()))
         return plain and into.device.type == "cpu" and not lazy and not _tensors.overlaps_itself(into)
 
-    def _box(self, item):
-        return Box(self._index.tensors[item.storage_index.fqn], tuple(item.storage_offsets), tuple(item.lengths))
+    def _source(self, item):
+        return self._index.tensors[item.storage_index.fqn].source(item.storage_offsets, item.lengths)
 
     # ---- other values ----
 
@@ -155,20 +155,6 @@ class StorageReader(dcp.StorageReader):
         return read_value(self._reader, self._index, fqn, self._trees)
 
 
-@dataclasses.dataclass(frozen=True)
-class Box:
-    """A part of a tensor."""
-
-    row: _index.Row
-    offsets: tuple
-    lengths: tuple
-
-    def described(self, into):
-        """With the memory that it is read into."""
-        return Tensor(self.row.name, into.data_ptr(), dtype=self.row.dtype, shape=self.row.shape, offset=self.offsets,
-                      extent=self.lengths, stride_bytes=_tensors.strides(into))
-
-
 def read_index(reader):
     """The Index of a checkpoint, compared with what the checkpoint itself says."""
     try:
@@ -180,20 +166,17 @@ def read_index(reader):
     return index
 
 
-def read_boxes(reader, reads):
-    """Reads (path, Box, memory); one memory that two names share must get the same from both."""
+def read_parts(reader, reads):
+    """Reads (path, Source, memory); one memory that two names share must get the same from both."""
     first, ties = {}, []
-    for path, box, into in reads:
+    for path, source, into in reads:
         where = (into.data_ptr(), into.shape, into.stride(), into.dtype)
-        if into.numel() > 0 and first.setdefault(where, (path, box, into))[0] != path:
-            ties.append((path, box, first[where]))
-        elif into.numel() == 0:
-            first[path] = (path, box, into)
-    rows = [(path, box, box.row.dtype, box.lengths, into) for path, box, into in first.values()]
-    _reading.read(reader, rows, lambda box, into: box.described(into))
-    for path, box, (other, _, into) in ties:
-        again = torch.empty(box.lengths, dtype=into.dtype)
-        reader.read([box.described(again)])
+        if into.numel() > 0 and first.setdefault(where, (path, source, into))[0] != path:
+            ties.append((path, source, first[where]))
+    _reading.read(reader, [(path, source, into.dtype, into.shape, into) for path, source, into in first.values()])
+    for path, source, (other, _, into) in ties:
+        again = torch.empty(into.shape, dtype=into.dtype)
+        reader.read([source.described(again)])
         if not torch.equal(_reading.bits(again), _reading.bits(into)):
             raise errors.MismatchError(f"{other} and {path} are one tensor here, and differ in the checkpoint")
 

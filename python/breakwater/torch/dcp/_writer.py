@@ -17,7 +17,7 @@ from torch.distributed.checkpoint.staging import AsyncStager
 from torch.distributed.checkpoint.storage import WriteResult
 from torch.futures import Future
 
-from ... import Save, Tensor, errors
+from ... import Save, errors
 from .. import _tensors
 from .._checkpointer import TREE, Checkpointer
 from .._encode import Encoder
@@ -240,7 +240,7 @@ class StorageWriter(dcp.StorageWriter, AsyncStager):
         save = self._checkpointer._core.begin(self._step)
         try:
             boxes, memory = _boxes(plan, planner)
-            values = Encoder(self.rank, self.world).encode(_values(plan, planner))
+            values = self._encoded(_values(plan, planner))
             self._alive = [memory, values.alive]
             save.keep(self._alive)  # whoever lets go of this first
             save.add([*boxes, *values.tensors])
@@ -255,6 +255,14 @@ class StorageWriter(dcp.StorageWriter, AsyncStager):
         self._save, self._finished = save, False
         self._wait_writable(save)
         return save
+
+    def _encoded(self, values):
+        encoder = Encoder(self.rank, self.world)
+        encoded = encoder.encode(values)
+        if encoder.distributed:
+            raise refuse(encoder.distributed[0], "a DTensor in a value that one rank writes for all; expected it in "
+                                                 "dicts and lists only")
+        return encoded
 
     def _wait_writable(self, save):
         try:
@@ -304,7 +312,8 @@ def _boxes(plan, planner):
         memory = planner.resolve_data(item).detach()
         _check(item, memory)
         memory = _tensors.resolved(memory)
-        boxes.append(_box(_index.row_of(item), item.tensor_data.chunk, memory))
+        chunk = item.tensor_data.chunk
+        boxes.append(_index.row_of(item).source(chunk.offsets, chunk.sizes).described(memory))
         alive.append(memory)
     return boxes, alive
 
@@ -315,11 +324,6 @@ def _check(item, memory):
     if memory.dtype != data.properties.dtype or memory.shape != data.chunk.sizes:
         raise refuse(item.index.fqn, f"the planner gives {memory.dtype} {list(memory.shape)}, and has planned "
                                      f"{data.properties.dtype} {list(data.chunk.sizes)}")
-
-
-def _box(row, chunk, memory):
-    return Tensor(row.name, memory.data_ptr(), dtype=row.dtype, shape=row.shape, offset=tuple(chunk.offsets),
-                  extent=tuple(chunk.sizes), stride_bytes=_tensors.strides(memory))
 
 
 def _values(plan, planner):
