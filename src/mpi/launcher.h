@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-#define BWI_MPI_ID_BYTES 129 /* of a job or a launch, NUL included */
+#define BWI_MPI_ID_BYTES 129u /* of a job or a launch, NUL included */
 
 /* What the launcher keeps over its restarts, as an id. */
 void bwi_mpi_job(char ret[BWI_MPI_ID_BYTES]);

@@ -34,18 +34,27 @@ static void free_ranks(struct bw_mpi *m) {
 
 /* --- open -------------------------------------------------------------------------------------------------------- */
 
-/* What rank 0 tells the others. What is wrong with the ids themselves is found by every rank's opening. */
+/* Given by the caller: too long, it would be cut to one that is another's. */
+static void take_given(struct bwi_mpi_told *told, char ret[BWI_MPI_ID_BYTES], const char *option, const char *given) {
+    const int n = snprintf(ret, BWI_MPI_ID_BYTES, "%s", given);
+    if (n < (int)BWI_MPI_ID_BYTES || told->status < 0) return;
+    told->status = BW_E_INVALID;
+    snprintf(told->message, sizeof told->message, "option %s has %d bytes: expected %u at most", option, n,
+             BWI_MPI_ID_BYTES - 1);
+}
+
+/* What rank 0 tells the others. What else is wrong with ids is found by every rank's opening. */
 static void find_out(struct bwi_mpi_told *told, const struct bw_options *o) {
+    int rc = 0;
     *told = (struct bwi_mpi_told){0};
     if (o->job)
-        snprintf(told->job, sizeof told->job, "%s", o->job);
+        take_given(told, told->job, "job", o->job);
     else
         bwi_mpi_job(told->job);
-    if (o->launch) {
-        snprintf(told->launch, sizeof told->launch, "%s", o->launch);
-        return;
-    }
-    const int rc = bwi_mpi_draw_launch(told->launch);
+    if (o->launch)
+        take_given(told, told->launch, "launch", o->launch);
+    else
+        rc = bwi_mpi_draw_launch(told->launch);
     if (rc == 0) return;
     told->status = BW_E_IO;
     snprintf(told->message, sizeof told->message, "draw a launch id: %s", strerror(rc));

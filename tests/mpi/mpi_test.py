@@ -96,6 +96,7 @@ class Library(Ranks):
         said = self.probe(1, "misused")
         for what in ("null communicator", "null options", "null result", "null wait"):
             self.assertRegex(said, rf"{what}: BW_E_INVALID")
+        self.assertRegex(said, r"long job: BW_E_INVALID after 0 s: rank 0: option job has 129 bytes")
         self.assertRegex(said, "null close: BW_OK")
         self.assertRegex(said, "null poll: 0")
         self.assertRegex(said, "after the end: BW_E_STATE")

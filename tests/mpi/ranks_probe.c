@@ -132,16 +132,22 @@ static int hanging(const char *url) {
 
 /* What is asked of it at the wrong time or with nothing is refused. */
 static int misused(const char *url) {
-    const struct bw_options o = options_of(url, WAIT_MS);
+    struct bw_options o = options_of(url, WAIT_MS);
     struct bw_error err = BW_ERROR_INIT;
     struct bw_mpi *ranks = NULL;
     struct bw_mpi_event e;
+    char id[130];
     say("null communicator", bw_mpi_open(MPI_COMM_NULL, &o, &ranks, &err), &err);
     say("null options", bw_mpi_open(MPI_COMM_WORLD, NULL, &ranks, &err), &err);
     say("null result", bw_mpi_open(MPI_COMM_WORLD, &o, NULL, &err), &err);
     say("null wait", bw_mpi_wait(NULL, NULL, BW_COMMITTED, 0, &err), &err);
     say("null close", bw_mpi_close(NULL, 0, &err), &err);
     printf("rank %d: null poll: %d\n", rank, bw_mpi_poll(NULL, &e) || bw_mpi_checkpointer(NULL));
+    memset(id, 'x', sizeof id - 1);
+    id[sizeof id - 1] = '\0';
+    o.job = id;
+    say("long job", bw_mpi_open(MPI_COMM_WORLD, &o, &ranks, &err), &err);
+    o.job = id + 1;
     ranks = open_ranks(&o);
     MPI_Finalize();
     say("after the end", bw_mpi_open(MPI_COMM_WORLD, &o, &ranks, &err), &err);
