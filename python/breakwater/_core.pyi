@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 from .errors import Error
@@ -90,6 +90,9 @@ class Checkpointer:
     @property
     def closed(self) -> bool: ...
 
+def flatten(
+    value: object, kinds: dict[type, int], expand: Callable[[Any], object], /
+) -> tuple[list[Any], list[Any], list[Any], list[Any]] | None: ...
 def runs(remote_url: str) -> list[dict[str, Any]]: ...
 def checkpoints(remote_url: str, run: str, *, local_url: str | None = None) -> list[dict[str, Any]]: ...
 def verify(

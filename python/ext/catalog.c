@@ -148,5 +148,12 @@ PyMethodDef catalog_methods[] = {
      "history: every hash. Damage is no exception but a finding with severity \"damage\": a list of dicts. fast: sizes "
      "and\n"
      "metadata only."},
+    {"flatten", core_flatten, METH_VARARGS,
+     "flatten(value, kinds, expand, /)\n--\n\nFor breakwater.torch. A nest of containers as (signature, tensors, "
+     "arrays, plain\n"
+     "values); None: it holds what is none of these. kinds: type -> 1 tensor, 2 array, 3 plain value, 4 dict, 5 list, "
+     "6 tuple,\n"
+     "7 OrderedDict. expand: gives what stands for an object of another type, or None. Two values of equal signatures\n"
+     "differ in their leaves alone."},
     {NULL, NULL, 0, NULL},
 };

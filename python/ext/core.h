@@ -113,6 +113,7 @@ struct reader {
 
 extern PyType_Spec tensor_spec, checkpointer_spec, save_spec, reader_spec;
 extern PyMethodDef catalog_methods[]; /* functions of the module */
+PyObject *core_flatten(PyObject *module, PyObject *args);
 
 PyObject *save_of(struct checkpointer *ck, struct bw_save *save); /* takes it over, on failure too */
 PyObject *reader_of(struct core *core, struct checkpointer *ck, struct bw_restore *restore); /* likewise */

@@ -116,8 +116,8 @@ void core_leave(struct handle *h) {
 
 static void wait_a_moment(void) {
     const struct timespec moment = {.tv_nsec = 1000000};
-    Py_BEGIN_ALLOW_THREADS
-    (void)nanosleep(&moment, NULL);
+    Py_BEGIN_ALLOW_THREADS(void)
+    nanosleep(&moment, NULL);
     Py_END_ALLOW_THREADS
 }
 

@@ -22,7 +22,6 @@ import time
 import types
 import unittest
 import unittest.mock
-import weakref
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lib"))
 import venv_python  # noqa: E402
@@ -338,54 +337,6 @@ class Trees(Case):
             "tensors": {"model.weight": ["F32", [2, 3]], "rng": ["U8", [4], "rank3/rng"]},
             "tree": {"model": {"weight": "$:model.weight"}, "rng": "$:rng", "step": 7}})
         self.assertEqual([t.name for t in plan.tensors], ["model.weight", "rank3/rng"])
-
-
-class Descriptions(unittest.TestCase):
-    def test_they_are_used_again_while_nothing_moves(self):
-        encoder = _encode.Encoder()
-        state = {"a": torch.zeros(2, 3), "b": torch.zeros(4), "c": np.zeros(3), "d": torch.zeros(4)}
-        first = encoder.encode(state).tensors
-        again = encoder.encode({k: v.detach() if k != "c" else v for k, v in state.items()}).tensors
-        self.assertTrue(all(x is y for x, y in zip(first, again, strict=True)))
-        for change in [lambda: state.update(b=torch.ones(4)), lambda: state["a"].t_(), lambda: state["a"].resize_(1, 3),
-                       lambda: state.update(b=state["b"].view(torch.int32)), lambda: state.update(c=np.zeros(3)),
-                       lambda: state.update(d=state["b"]), lambda: state.update(d=torch.zeros(4)),
-                       lambda: state.update(b=state["d"], d=state["b"]), lambda: state.update(e=torch.zeros(1))]:
-            change()
-            fresh, kept = _encode.Encoder().encode(state), encoder.encode(state)
-            self.assertEqual(kept.tree, fresh.tree)
-            self.assertEqual([repr(t) for t in kept.tensors], [repr(t) for t in fresh.tensors])
-
-    def test_what_cannot_be_described_is_noticed_later_too(self):
-        encoder = _encode.Encoder()
-        state = {"a": torch.zeros(2, 3), "b": torch.zeros(4)}
-        encoder.encode(state)
-        kept = state["b"]
-        state["b"] = torch.zeros(4, device="meta")
-        for _ in range(2):
-            with self.assertRaisesRegex(errors.InvalidError, "^b: .*meta"):
-                encoder.encode(state)
-        state["b"] = kept
-        self.assertEqual(len(encoder.encode(state).tensors), 2)
-
-    def test_a_storage_that_became_smaller_where_it_was_is_noticed(self):
-        memory = np.zeros(8, np.float32)
-        tensor = torch.from_numpy(memory)
-        encoder = _encode.Encoder()
-        encoder.encode({"a": tensor})
-        shorter = torch.from_numpy(memory[:5]).untyped_storage()
-        with unittest.mock.patch.object(torch.Tensor, "untyped_storage", lambda _: shorter):
-            with self.assertRaisesRegex(errors.InvalidError, "^a: its storage has been given back"):
-                encoder.encode({"a": tensor})
-
-    def test_they_keep_no_tensor_alive(self):
-        encoder, tensor = _encode.Encoder(), torch.zeros(5)
-        gone = []
-        weakref.finalize(tensor, gone.append, 1)
-        encoder.encode({"a": tensor})
-        del tensor
-        gc.collect()
-        self.assertEqual(gone, [1])
 
 
 class Loading(Case):

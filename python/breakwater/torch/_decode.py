@@ -7,9 +7,9 @@ import torch
 
 from .. import Tensor, errors
 from . import _objects, _placement, _tensors, _values
-from ._encode import VERSION, is_stateful, is_under
+from ._encode import VERSION, is_under
 from ._reading import Source
-from ._values import broken, join, tag_of
+from ._values import broken, is_stateful, join, tag_of
 
 _DICTS = (dict, collections.OrderedDict)
 _SHOWN = 5

@@ -4,18 +4,17 @@
 import base64
 import collections
 import hashlib
-import operator
 import typing
 
 import torch
 
 from . import _placement, _tensors
-from ._values import DEPTH_MAX, PLAIN, check_text, dump, from_key, refuse
+from ._columns import Columns
+from ._template import HOLE, Flat, Template
+from ._values import DEPTH_MAX, PLAIN, check_text, dump, from_key, is_stateful, refuse
 
 VERSION = 1
 _OWN = "rank"  #: names of a rank's own tensors begin with it, its number, and a slash
-_shape = operator.attrgetter("shape")
-_dtype = operator.attrgetter("dtype")
 
 
 class Plan(typing.NamedTuple):
@@ -24,12 +23,6 @@ class Plan(typing.NamedTuple):
     tensors: list
     tree: bytes
     alive: list
-
-
-def is_stateful(value):
-    """Whether a module, an optimizer, a scheduler ... that gives its state and takes it back."""
-    kind = type(value)
-    return callable(getattr(kind, "state_dict", None)) and callable(getattr(kind, "load_state_dict", None))
 
 
 def is_under(path, prefixes):
@@ -45,11 +38,13 @@ class Encoder:
 
     def __init__(self, rank=0, world=1, replicated=()):
         self._rank, self._world, self._replicated = rank, world, replicated
+        self._properties = Columns()
         self._forget()
 
     def _forget(self):
         self._refs, self._columns, self._table = [], None, b"{}"
         self._parts = {}  # reference -> Part, of DTensors
+        self._template = None  # of a tree with the same structure
         self._tensors = []  # what is described, ties once
         self._slots = []  # reference by reference: its place in there
         self._tied = set()  # numbers of references whose memory is that of another one
@@ -57,20 +52,32 @@ class Encoder:
 
     def encode(self, state):
         """The Plan of a state; an InvalidError names the path of what cannot be saved."""
-        walk = _Walk()
-        tree = walk.node(state, "", 0)
+        flat = Flat.of(state)
+        tree = self._template and self._template.fill(flat)
+        if tree is not None:
+            return self._plan(self._refs, flat.tensors, flat.arrays, {}, tree)
+        walk = _Walk(flat, holes=flat.signature is not None)
+        node = walk.node(state, "", 0)
+        template = Template.of(node, walk, flat)
+        if walk.holes and template is None:  # what is at hand was not made for its own sake
+            walk = _Walk(flat)
+            node = walk.node(state, "", 0)
+        self._template = None
+        plan = self._plan([*walk.leaves, *walk.arrays], list(walk.leaves.values()), list(walk.arrays.values()),
+                          walk.parts, template.fill(flat) if template else dump(node))
+        self._template = template
+        return plan
+
+    def _plan(self, refs, tensors, arrays, parts, tree):
         try:
-            columns = _columns(walk)
-            if _resolve(walk.leaves, columns[3]):
-                columns = _columns(walk)
+            columns = self._properties.of(tensors, arrays)
         except (RuntimeError, NotImplementedError):  # memory that cannot be had: the checks say of which
-            _check_all(walk.leaves)
+            _check_all(dict(zip(refs, tensors)))
             raise
-        refs = [*walk.leaves, *walk.arrays]
-        values = [*walk.leaves.values(), *walk.arrays.values()]
-        known = self._columns is not None and refs == self._refs and walk.parts == self._parts
+        values = [*tensors, *arrays]
+        known = self._columns is not None and refs == self._refs and parts == self._parts
         if not known or not self._patch(values, columns):
-            self._describe_all(refs, values, columns, walk.parts)
+            self._describe_all(refs, values, columns, parts)
         return Plan(list(self._tensors), self._document(tree), values)
 
     @property
@@ -82,13 +89,14 @@ class Encoder:
         shared = self._replicated if self._replicated is True else list(self._replicated)
         head = dump({"format": "breakwater.torch", "version": VERSION, "rank": self._rank, "world": self._world,
                      "replicated": shared})
-        return head[:-1] + b',"tensors":' + self._table + b',"tree":' + dump(tree) + b"}"
+        return head[:-1] + b',"tensors":' + self._table + b',"tree":' + tree + b"}"
 
     # ---- describing ----
 
     def _describe_all(self, refs, values, columns, parts):
         _check_all(dict(zip(refs, values, strict=True)))
-        self._forget()  # and nothing is remembered of what is not whole
+        template = self._template
+        self._forget()  # nothing is remembered of what is not whole
         self._refs, self._parts = refs, parts
         taken = set()
         for i, (ref, value) in enumerate(zip(refs, values, strict=True)):
@@ -103,7 +111,7 @@ class Encoder:
             self._names.append(name)
             self._slots.append(slot)
             self._rows[ref] = _tensors.row(value, parts.get(ref)) + ([name] if name != ref else [])
-        self._columns, self._table = columns, dump(self._rows)
+        self._columns, self._table, self._template = columns, dump(self._rows), template
 
     def _memory(self, columns, i):
         """What two references have in common that are one tensor."""
@@ -142,8 +150,7 @@ class Encoder:
         rows = False
         for i in changed:
             ref, value, name = self._refs[i], values[i], self._names[i]
-            if isinstance(value, torch.Tensor):
-                _tensors.check(value, ref)
+            _check_all({ref: value})
             self._tensors[self._slots[i]] = self._described(name, ref, value)
             row = _tensors.row(value, self._parts.get(ref)) + ([name] if name != ref else [])
             rows = rows or row != self._rows[ref]
@@ -180,6 +187,8 @@ def _check_all(values):
     for ref, value in values.items():
         if isinstance(value, torch.Tensor):
             _tensors.check(value, ref)
+        else:
+            _tensors.check_array(value, ref)
 
 
 def _unique(name, taken):
@@ -190,33 +199,13 @@ def _unique(name, taken):
     return found
 
 
-def _columns(walk):
-    """All that a description is made of, a list for each: compared at once, faster than one by one."""
-    tensors, arrays = list(walk.leaves.values()), list(walk.arrays.values())
-    return (
-        [*map(torch.Tensor.data_ptr, tensors), *(a.__array_interface__["data"][0] if a.size else 0 for a in arrays)],
-        [*map(_shape, tensors), *map(_shape, arrays)],
-        [*map(torch.Tensor.stride, tensors), *(a.strides for a in arrays)],
-        [*map(_dtype, tensors), *(a.dtype.str for a in arrays)],
-        # a storage that was made smaller may lie where it lay, or another in its place
-        [*map(torch.UntypedStorage.nbytes, map(torch.Tensor.untyped_storage, tensors)), *(a.nbytes for a in arrays)],
-    )
-
-
-def _resolve(leaves, dtypes):
-    """Puts copies in the place of what PyTorch would compute only when it is read. Whether there was any."""
-    lazy = any(map(torch.Tensor.is_neg, leaves.values()))
-    if not lazy and any(d.is_complex for d in set(dtypes) if isinstance(d, torch.dtype)):
-        lazy = any(map(torch.Tensor.is_conj, leaves.values()))
-    if lazy:
-        leaves.update([(ref, _tensors.resolved(t)) for ref, t in leaves.items()])
-    return lazy
-
-
 class _Walk:
     """One way through a state, in its own order."""
 
-    def __init__(self):
+    def __init__(self, flat, holes=False):
+        self.holes = holes  # whether plain values are left open in the tree, for a Template
+        self.plains = []
+        self._expanded = iter(flat.expanded)
         self.leaves = {}  # reference -> torch.Tensor
         self.arrays = {}  # reference -> numpy.ndarray
         self.parts = {}  # reference -> Part, of those that are DTensors: leaves has their memory here
@@ -229,7 +218,10 @@ class _Walk:
         if plain is not None:
             if kind is str:
                 check_text(value, path)
-            return plain(value)
+            if not self.holes:
+                return plain(value)
+            self.plains.append(value)
+            return HOLE
         if depth > DEPTH_MAX:
             raise refuse(path, f"expected at most {DEPTH_MAX} containers in one another (or does it hold itself?)")
         held = _CONTAINERS.get(kind)
@@ -249,10 +241,15 @@ class _Walk:
             _tensors.numpy_dtype(value, path)
             return {"$numpy_scalar": [value.dtype.str, base64.b64encode(value.tobytes()).decode("ascii")]}
         if is_stateful(value):
-            return self.node(value.state_dict(), path, depth + 1)
+            return self.node(self._state_of(value), path, depth + 1)
         kind = type(value)
         raise refuse(path, f"a {kind.__module__}.{kind.__qualname__} cannot be saved; expected tensors, None, bool, "
                            "int, float, str, bytes, NumPy arrays and numbers, and dict, list, tuple of these")
+
+    def _state_of(self, value):
+        """Asked for already, as a rule: some make it anew each time."""
+        known, state = next(self._expanded, (None, None))
+        return state if known is value else value.state_dict()
 
     def _tensor(self, value, path):
         ref = path
@@ -303,7 +300,8 @@ class _Walk:
         if more:
             raise refuse(path, f"an OrderedDict with attributes of its own ({', '.join(more)}) cannot be saved")
         held = self._dict(value, path, depth)
-        return {"$ordered_dict": [held, self.node(metadata, f"{path}._metadata", depth + 1)]}
+        node = None if metadata is None else self.node(metadata, f"{path}._metadata", depth + 1)
+        return {"$ordered_dict": [held, node]}
 
     def _list(self, value, path, depth):
         prefix = path + "." if path else ""

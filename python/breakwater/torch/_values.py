@@ -18,6 +18,12 @@ _DTYPES = {str(d).removeprefix("torch."): d for d in vars(torch).values() if isi
 _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 
 
+def is_stateful(value):
+    """Whether a module, an optimizer, a scheduler ... that gives its state and takes it back."""
+    kind = type(value)
+    return callable(getattr(kind, "state_dict", None)) and callable(getattr(kind, "load_state_dict", None))
+
+
 def refuse(path, why):
     """The exception for a value that cannot be saved."""
     return errors.InvalidError(f"{path or 'the state'}: {why}")
