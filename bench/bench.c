@@ -26,11 +26,12 @@ void bench_die(const char *what, const char *why) {
     exit(1);
 }
 
-size_t bench_number(const char *text, size_t least, size_t most) {
-    char *end;
+size_t bench_number(const char *option, const char *text, size_t least, size_t most) {
+    char *end, why[160];
     unsigned long v = text ? strtoul(text, &end, 10) : 0;
-    if (!text || *end || v < least || v > most) bench_die(text ? text : "a number", "is missing or out of range");
-    return v;
+    if (text && *text && !*end && v >= least && v <= most) return v;
+    snprintf(why, sizeof why, "expected a number from %zu to %zu, found %.40s", least, most, text ? text : "none");
+    bench_die(option, why);
 }
 
 FILE *bench_open(const char *path) {

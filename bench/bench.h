@@ -10,8 +10,8 @@
 
 void bench_die(const char *what, const char *why) __attribute__((noreturn)); /* exits with 1 */
 
-/* A number of the command line; dies when it is missing or not from least to most. */
-size_t bench_number(const char *text, size_t least, size_t most);
+/* The number behind an option of the command line; dies when it is missing or not from least to most. */
+size_t bench_number(const char *option, const char *text, size_t least, size_t most);
 
 FILE *bench_open(const char *path); /* for writing; dies when that cannot be */
 

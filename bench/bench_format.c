@@ -31,7 +31,7 @@ int main(int argc, char **argv) {
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : NULL;
         if (strcmp(argv[i], "--rounds") == 0) {
-            c.rounds = bench_number(value, 1, COMPARE_ROUNDS_MAX), i++;
+            c.rounds = bench_number(argv[i], value, 1, COMPARE_ROUNDS_MAX), i++;
         } else if (strcmp(argv[i], "--small") == 0) {
             c.small = true;
         } else if (strcmp(argv[i], "--json") == 0 && value) {

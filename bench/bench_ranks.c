@@ -99,17 +99,17 @@ static struct job read_job(int argc, char **argv) {
         const char *name = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
         if (!value) bench_die(name, "a value is missing");
         if (strcmp(name, "--ranks") == 0)
-            job.config.ranks = (uint32_t)bench_number(value, 2, 100000);
+            job.config.ranks = (uint32_t)bench_number(name, value, 2, 100000);
         else if (strcmp(name, "--tensors") == 0)
-            job.config.tensors = (uint32_t)bench_number(value, 1, 10000);
+            job.config.tensors = (uint32_t)bench_number(name, value, 1, 10000);
         else if (strcmp(name, "--saves") == 0)
-            job.saves = bench_number(value, 1, 100);
+            job.saves = bench_number(name, value, 1, 100);
         else if (strcmp(name, "--latency-ms") == 0)
-            job.config.latency_ns = bench_number(value, 0, 10000) * BWI_NS_PER_MS;
+            job.config.latency_ns = bench_number(name, value, 0, 10000) * BWI_NS_PER_MS;
         else if (strcmp(name, "--straggler-ms") == 0)
-            job.config.straggler_ns = bench_number(value, 0, 300000) * BWI_NS_PER_MS;
+            job.config.straggler_ns = bench_number(name, value, 0, 300000) * BWI_NS_PER_MS;
         else if (strcmp(name, "--seed") == 0)
-            job.config.seed = bench_number(value, 0, SIZE_MAX);
+            job.config.seed = bench_number(name, value, 0, SIZE_MAX);
         else if (strcmp(name, "--json") == 0)
             job.json = bench_open(value);
         else

@@ -12,7 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
+
+#define DISK_STATES 9u /* that lie there at once: four in each tier, and the files of fio */
 
 enum mode { COPY, COW, MODES };
 static const char *const mode_names[MODES] = {"copy", "cow"};
@@ -194,9 +197,9 @@ static void parse(struct bench *b, int argc, char **argv) {
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : NULL;
         if (strcmp(argv[i], "--mib") == 0)
-            b->bytes = bench_number(value, 8, 65536) << 20, i++;
+            b->bytes = bench_number(argv[i], value, 8, 65536) << 20, i++;
         else if (strcmp(argv[i], "--rounds") == 0)
-            b->rounds = bench_number(value, 1, ROUNDS_MAX), i++;
+            b->rounds = bench_number(argv[i], value, 1, ROUNDS_MAX), i++;
         else if (strcmp(argv[i], "--only") == 0 && value)
             b->only = value, i++;
         else if (strcmp(argv[i], "--json") == 0 && value)
@@ -213,6 +216,18 @@ static void parse(struct bench *b, int argc, char **argv) {
     b->cpus = (unsigned)sysconf(_SC_NPROCESSORS_ONLN);
     b->steps = b->bytes >= (size_t)256 << 20 ? STEPS : STEPS_SMALL;
     b->has_fio = yardstick_has_fio();
+}
+
+/* A disk that is full in the middle would have it wait, for as long as a save waits for room. */
+static void expect_room(const struct bench *b) {
+    struct statvfs fs;
+    char why[160];
+    if (statvfs(b->dir, &fs) != 0) bench_die(b->dir, strerror(errno));
+    const size_t has = (size_t)fs.f_bavail * fs.f_frsize >> 20, needs = DISK_STATES * b->bytes >> 20;
+    if (has >= needs) return;
+    snprintf(why, sizeof why, "has %zu MiB of room, and a state of %zu MiB needs %zu: see --mib", has, b->bytes >> 20,
+             needs);
+    bench_die(b->dir, why);
 }
 
 static void open_state(struct bench *b) {
@@ -244,6 +259,7 @@ static void close_all(struct bench *b) {
 int main(int argc, char **argv) {
     static struct bench b;
     parse(&b, argc, argv);
+    expect_room(&b);
     bench_facts(b.json);
     open_state(&b);
     if (!b.has_fio) printf("fio is not installed: the disk is compared with nothing\n");

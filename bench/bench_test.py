@@ -136,6 +136,17 @@ class Bench(unittest.TestCase):
             self.assertNotEqual(done.stderr, "")
         self.assertEqual(list(self.dir.iterdir()), [])
 
+    def test_what_is_wrong_with_an_option_or_a_disk_is_told(self):
+        room = " MiB of room, and a state of 65536 MiB needs 589824: see --mib\n"
+        for args, told in ((("--mib", "none"), "--mib: expected a number from 8 to 65536, found none\n"),
+                           (("--rounds",), "--rounds: expected a number from 1 to "),
+                           (("--mib", "65536"), room)):  # fmt: skip
+            if told == room and shutil.disk_usage(self.dir).free >= 9 << 36:
+                continue
+            done = bench("save", self.dir, *args)
+            self.assertEqual((done.returncode, done.stdout), (1, ""), args)
+            self.assertIn(told, done.stderr)
+
 
 if __name__ == "__main__":
     unittest.main()

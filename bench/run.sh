@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Benchmarks. ./dev bench builds first, then comes here.
 #
-#   ./dev bench save DIR [--mib N] [--rounds N] [--only save|loop|restore] [--json FILE]
+#   ./dev bench save DIR [--mib N] [--rounds N] [--only memory|save|loop|restore] [--json FILE]
 #       what a save costs, beside memcpy and a plain write and fsync
 #   ./dev bench pytorch DIR [--mib N] [--rounds N] [--only save|steps|memory|load] [--json FILE]
 #       saving and loading a PyTorch state, beside what else there is for it

@@ -165,6 +165,9 @@ static void say_direct(const struct bwi_diagnose_tier *t, struct bwi_findings *f
         bwi_findings_add(f, 0, 0, tier, NULL, "direct I/O", NULL,
                          "refused on %s: %s; the page cache is in the way of large transfers", t->found.fs_name,
                          reason(&r, rc));
+    } else if (!t->caps.past_cache) {
+        bwi_findings_add(f, 0, 0, tier, NULL, "direct I/O", NULL,
+                         "accepted on %s, which lies in memory: transfers go through the page cache", t->found.fs_name);
     } else {
         bwi_findings_add(f, 0, 0, tier, NULL, "direct I/O", NULL,
                          "works on %s: a block of 4 KiB was written and read back", t->found.fs_name);

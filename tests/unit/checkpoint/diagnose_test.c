@@ -200,6 +200,7 @@ static void it_says_whether_states_are_captured_by_copying_all_the_same(void **s
 
 static struct bwi_diagnose_tier good_tier(enum bwi_tier tier) {
     struct bwi_diagnose_tier t = {.tier = tier, .url = "file:///lustre/bw", .caps = {.device = 7 + (uint64_t)tier}};
+    t.caps.past_cache = true;
     t.found = (struct bwi_probe_dir){.fs_name = "lustre", .device = 0x2a, .free_bytes = 900 * GIB};
     t.found.total_bytes = 1000 * GIB;
     memset(t.store_id.b, 0xab, sizeof t.store_id.b);
@@ -279,6 +280,11 @@ static void what_a_directory_refuses_is_told(void **state) {
     expect(&f, "direct I/O", 2, "read back with other bytes");
     expect(&f, "store.json", 2, "the seal is wrong");
     assert_int_equal(f.list[f.count - 1].status, BW_E_CORRUPT);
+    bwi_findings_fini(&f);
+    t.found.direct = 0;
+    t.caps.past_cache = false;
+    bwi_diagnose_tier(&t, &f);
+    expect(&f, "direct I/O", 0, "accepted on lustre, which lies in memory: transfers go through the page cache");
     bwi_findings_fini(&f);
     t.found.write = t.found.direct = -EACCES;
     bwi_diagnose_tier(&t, &f);
