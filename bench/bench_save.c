@@ -8,10 +8,12 @@
  * Prints a table, and with --json a line per figure: name, ratio, low, high, target, met, against what, bytes. */
 #include "save.h"
 #include <errno.h>
+#include <linux/magic.h>
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -25,7 +27,7 @@ struct bench {
     FILE *json;
     size_t bytes, rounds;
     unsigned cpus, steps;
-    bool has_fio;
+    bool has_fio, in_memory;
     struct state state;
     char *warm; /* as large as the state, touched */
     uint64_t budget_bytes[MODES];
@@ -230,6 +232,12 @@ static void expect_room(const struct bench *b) {
     bench_die(b->dir, why);
 }
 
+/* There nothing is ever out of the page cache. */
+static bool lies_in_memory(const char *dir) {
+    struct statfs fs;
+    return statfs(dir, &fs) == 0 && (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC);
+}
+
 static void open_state(struct bench *b) {
     state_open(&b->state, b->bytes);
     b->warm = bench_alloc(b->state.bytes, 1);
@@ -244,7 +252,7 @@ static void measure_mode(struct bench *b, enum mode m) {
     for (size_t i = 0; wants(b, "save") && i < b->rounds; i++) measure_saves(b, m);
     for (size_t i = 0; wants(b, "loop") && i < b->rounds; i++) measure_slowdown(b, m);
     /* With the budget that is small: what is to be warm has to fit into memory, too. */
-    if (wants(b, "restore") && m == COW) measure_restores(b, &b->run);
+    if (wants(b, "restore") && m == COW && !b->in_memory) measure_restores(b, &b->run);
     run_close(&b->run);
     run_remove(&b->run);
 }
@@ -260,9 +268,11 @@ int main(int argc, char **argv) {
     static struct bench b;
     parse(&b, argc, argv);
     expect_room(&b);
+    b.in_memory = b.only == NULL && lies_in_memory(b.dir);
     bench_facts(b.json);
     open_state(&b);
     if (!b.has_fio) printf("fio is not installed: the disk is compared with nothing\n");
+    if (b.in_memory) printf("%s lies in memory: restores are left out, for none can be cold\n", b.dir);
     printf("state %.0f MiB, %zu pairs, both tiers in %s\n", (double)b.state.bytes / 1048576.0, b.rounds, b.dir);
     for (unsigned m = 0; m < MODES; m++) measure_mode(&b, (enum mode)m);
     for (unsigned m = 0; m < MODES; m++)

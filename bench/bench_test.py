@@ -136,6 +136,14 @@ class Bench(unittest.TestCase):
             self.assertNotEqual(done.stderr, "")
         self.assertEqual(list(self.dir.iterdir()), [])
 
+    def test_save_leaves_out_what_memory_cannot_show(self):
+        if not pathlib.Path("/dev/shm").is_dir():
+            self.skipTest("there is no tmpfs to try it on")
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
+            lines, printed = self.figures("save", memory, "--mib", "8", "--rounds", "1", least=None)
+        self.assertIn("lies in memory", printed)
+        self.assertEqual([line["name"] for line in lines if line["name"].startswith("restore")], [])
+
     def test_what_is_wrong_with_an_option_or_a_disk_is_told(self):
         room = " MiB of room, and a state of 65536 MiB needs 589824: see --mib\n"
         for args, told in ((("--mib", "none"), "--mib: expected a number from 8 to 65536, found none\n"),
