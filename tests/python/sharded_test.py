@@ -136,11 +136,21 @@ class Case(unittest.TestCase):
                     self.assertRaisesRegex(errors.MismatchError, "own belongs to one rank", ck.load, state)
                     ck.load(state, only=[k for k in state if k != "own"])
                 self.assertEqual(state.pop("step"), 7)
+                self.lie_alike(state.get("optimizer"))
                 self.assertEqual(whole({k: v for k, v in state.items() if k != "own"}), expected(world))
                 ck.save((ck.resumed_step or 0) + 1, state | {"step": 7}).wait(timeout_s=60)
 
         for i, world in enumerate(worlds):
             self.ranks(world, lambda rank, world=world, first=i == 0: go(rank, world, first))
+
+
+    def lie_alike(self, optimizer):
+        """The moments are DTensors that lie as their parameters do."""
+        for parameter, moments in optimizer.state.items() if optimizer is not None else []:
+            for moment in (moments["exp_avg"], moments["exp_avg_sq"]):
+                self.assertIsInstance(moment, DTensor)
+                self.assertEqual((moment.placements, moment.device_mesh, moment.to_local().shape),
+                                 (parameter.placements, parameter.device_mesh, parameter.to_local().shape))
 
 
 class Layouts(Case):

@@ -70,12 +70,13 @@ class Descriptions(unittest.TestCase):
         structures = [
             lambda: state.update(i=True), lambda: state.update(s="\u00fc"), lambda: state.update(n=0.5),
             lambda: ordered.move_to_end("a"), lambda: state["d"].update({3: 3}), lambda: state["d"]["k"].append(1),
-            lambda: state.update(d={True: 2, "k": []}), lambda: state.update(d={1.0: 2}), lambda: norm.half(),
-            lambda: state["t"].requires_grad_(), lambda: state.update(t=torch.nn.Parameter(state["t"].detach())),
-            lambda: state.update(array=np.zeros(2, np.int64)), lambda: setattr(ordered, "_metadata", {"v": 0}),
-            lambda: ordered._metadata.update(w=1), lambda: state.update(d={"$hole": 1}),
-            lambda: state.update(x="$hole"),
-            lambda: state.update(x='"$hole'), lambda: state.update(x=norm)]
+            lambda: norm.half(), lambda: state["t"].requires_grad_(), lambda: state["t"].requires_grad_(False),
+            lambda: state.update(t=torch.nn.Parameter(state["t"])), lambda: setattr(ordered, "_metadata", {"v": 0}),
+            lambda: ordered._metadata.update(w=1), lambda: state.update(array=np.zeros(2, np.int64)),
+            lambda: state.update(d={"$hole": 1}), lambda: state.update(x="$hole"), lambda: state.update(x='"$hole'),
+            lambda: state.update(x=norm), lambda: state.update({'x"$hole': 1}), lambda: state.update(d={1: 2}),
+            lambda: state.update(d={True: 2}),
+            lambda: state.update(d={1: 2}), lambda: state.update(d={1.0: 2})]
         for change in values + structures:
             encoder.encode(state)
             encoder.encode(state)

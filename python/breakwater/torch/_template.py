@@ -47,7 +47,6 @@ class Template:
         self._signature, self._plains, self._pieces = flat.signature, flat.plains, pieces
         self._texts = [_text(value) for value in flat.plains]
         self._grads = list(map(_grad, flat.tensors))  # which the tree tells
-        self._dtypes = [array.dtype for array in flat.arrays]
 
     @classmethod
     def of(cls, node, walk, flat):
@@ -63,8 +62,7 @@ class Template:
 
     def fill(self, flat):
         """The text of the tree with the plain values of a state; None: it is built in another way."""
-        if flat.signature != self._signature or list(map(_grad, flat.tensors)) != self._grads or \
-                [array.dtype for array in flat.arrays] != self._dtypes:
+        if flat.signature != self._signature or list(map(_grad, flat.tensors)) != self._grads:
             return None
         texts = list(self._texts)
         for i, (before, now) in enumerate(zip(self._plains, flat.plains, strict=True)):
