@@ -12,7 +12,7 @@
 #define KEY        "probe/x" /* of an object that never comes into being */
 #define BESIDE     8u        /* writes of a pass above its depth: so many see the depth full */
 #define SCOUTS     4u
-#define BUSY       "measured: it keeps this disk busy"
+#define BUSY       "it keeps this disk busy, as was measured"
 #define FULL_LEAST (4 * BWI_TIER_PROBE_BYTES) /* free bytes; and a twentieth of the whole */
 
 /* The first one looks whether the tier is fast at all. The others meet each depth twice, in mirrored order: what drifts
@@ -71,7 +71,7 @@ static enum bwi_step ask_lock(struct bwi_tier_probe *p) {
  */
 static enum bwi_step locked(struct bwi_tier_probe *p) {
     const struct bw_error *e = &p->lock.op.error;
-    if (e->status == BW_E_BUSY) return end(p, "another rank of this node measures");
+    if (e->status == BW_E_BUSY) return end(p, "another rank of this node probes");
     if (e->status < 0) return fail(p, e);
     p->held = p->lock.op.lock;
     if (p->only_sweep) return end(p, "nothing was to be measured");

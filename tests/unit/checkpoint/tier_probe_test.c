@@ -147,7 +147,7 @@ static void a_slower_disk_is_left_alone_soon(void **state) {
         struct world w;
         struct bwi_tier_probe p;
         disk_open(&w, 0, disks[i].bytes_per_s, BWI_NS_PER_MS / 100);
-        expect(&w, &p, BWI_IO_DEPTH_USUAL, "usual: measured: it keeps this disk busy");
+        expect(&w, &p, BWI_IO_DEPTH_USUAL, "usual: it keeps this disk busy, as was measured");
         assert_int_equal(p.bytes, disks[i].bytes);
         assert_in_range(p.bytes_per_s, disks[i].bytes_per_s * 9 / 10, disks[i].bytes_per_s + 1000);
         world_close(&w);
@@ -166,7 +166,7 @@ static void nothing_is_begun_after_its_time(void **state) {
     const uint64_t began = p.start_ns;
     world_run(&w);
     assert_int_equal(p.depth, BWI_IO_DEPTH_USUAL);
-    assert_string_equal(p.why, "usual: measured: it keeps this disk busy");
+    assert_string_equal(p.why, "usual: it keeps this disk busy, as was measured");
     assert_true(bwi_loop_now_ns(w.loop) - began < BWI_TIER_PROBE_TIME_NS + 50 * BWI_NS_PER_MS);
     nothing_left(&w);
     world_close(&w);
@@ -198,7 +198,7 @@ static void of_two_at_a_time_one_measures(void **state) {
     const unsigned other = p[0].bytes > 0;
     assert_true(p[!other].bytes > 0);
     assert_int_equal(p[other].bytes, 0);
-    assert_string_equal(p[other].why, "usual: another rank of this node measures");
+    assert_string_equal(p[other].why, "usual: another rank of this node probes");
     nothing_left(&w);
     world_close(&w);
 }
