@@ -76,6 +76,9 @@ def copy_tree():
             continue
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(source, target)
+    for venv in ROOT.glob(".venv*"):  # without its packages a test fails whatever it tests
+        if not (TREE / venv.name).exists():
+            (TREE / venv.name).symlink_to(venv)
 
 
 def configure():
@@ -102,7 +105,8 @@ def run(mutant, test):
     build = subprocess.run(["ninja", "-C", BUILD, *targets], capture_output=True, text=True, check=False)
     if build.returncode:
         return "does not build", build.stdout[-600:]
-    command = [test["cmd"][0], *mutant.args] if mutant.args is not None else test["cmd"]
+    own = 2 if test["cmd"][1:] and test["cmd"][1].endswith(".py") else 1  # an interpreter, and what it runs
+    command = [*test["cmd"][:own], *mutant.args] if mutant.args is not None else test["cmd"]
     env = {**os.environ, **test.get("env", {})}
     try:
         done = subprocess.run(command, cwd=test.get("workdir") or BUILD, env=env, capture_output=True, text=True,

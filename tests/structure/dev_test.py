@@ -51,7 +51,8 @@ class Dev(unittest.TestCase):
             shutil.copytree(ROOT / name, self.tree / name, ignore=ignore)
         for name in ("dev", "tests/requirements.txt", "tests/requirements-torch.txt"):
             shutil.copy(ROOT / name, self.tree / name)
-        (self.tree / "src").symlink_to(ROOT / "src")
+        for name in ("src", "python"):  # what mutants are made of
+            (self.tree / name).symlink_to(ROOT / name)
         self.bin.mkdir()
         self.log.touch()
         for name, does in (("python", PYTHON), ("meson", MESON), ("ninja", "sleep 0.2")):
