@@ -5,10 +5,10 @@
     tools/run_tests.py [--list] BUILD[:KIND] ... [-- NAME ...]
 
 KIND is plain, clang, valgrind, coverage, asan or tsan. NAME is a test, a suite, or a pattern such as "history*".
-Sanitizer builds leave out what would only run again (suites structure, headers, docs, install, model) and what is too
-big for them (large); the one for threads leaves out what is about processes or single threads (no-tsan). The one for
-coverage runs what is not repeated for its own sake, and says afterwards which lines of src/ that ran. A build that
-fails counts as one failed test. The last line is "N passed, N failed".
+Sanitizer builds leave out what would only run again (suites structure, headers, docs, install, model, bench), and what
+is too big for them (large); the one for threads leaves out what is about processes or single threads (no-tsan). The
+one for coverage runs what is not repeated for its own sake, and says afterwards which lines of src/ that ran. A build
+that fails counts as one failed test. The last line is "N passed, N failed".
 """
 
 import contextlib
@@ -29,7 +29,7 @@ WHOLE = {"plain", "clang", "valgrind"}
 COUNTED = {"unit", "sim", "fuzz", "integration", "cli"}
 COVERED = ["--list", "--lines", "98", "--branches", "88"]
 ASKED = {"rows", "slurm"}  # parts of what runs elsewhere; what needs Slurm
-ONCE = {"structure", "headers", "docs", "install", "large", "model"}
+ONCE = {"structure", "headers", "docs", "install", "large", "model", "bench"}
 VALGRIND = "valgrind -q --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite"
 SLOWER = {"plain": 1, "clang": 1, "valgrind": 30, "coverage": 3, "asan": 3, "tsan": 8}  # how much longer one may take
 SANITIZER_OPTIONS = {
