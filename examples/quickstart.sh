@@ -16,12 +16,8 @@ build=$root/build small= dir= launch_pid= prefix=()
 killed_step= killed_at= safe= lost= # of the last kill
 steps=72 every=12 model=(--memory 160) drain_rate=64000000 need_mib=4000
 
-say() { printf '\n== %s\n' "$*"; }
-
-fail() {
-    printf '\nquickstart: FAILED: %s\n' "$*" >&2
-    exit 1
-}
+# shellcheck source=examples/quickstart_common.sh
+. "$root/examples/quickstart_common.sh"
 
 cleanup() {
     [ -z "$launch_pid" ] || kill -KILL -- "-$launch_pid" 2>/dev/null || true
@@ -48,16 +44,9 @@ for program in "$trainer" "$command"; do
     [ -x "$program" ] || fail "$program does not exist; build first: ./dev build"
 done
 
-if [ -n "$dir" ]; then
-    mkdir -p "$dir" && dir=$(cd "$dir" && pwd)
-    [ -z "$(ls -A "$dir")" ] || fail "$dir is not empty"
-else
-    scratch=$(mktemp -d "${BW_TEST_DIR:-${TMPDIR:-/tmp}}/breakwater-quickstart.XXXXXX")
-    dir=$scratch
-fi
+enter "$dir"
 free_mib=$(df -Pm "$dir" | awk 'NR == 2 {print $4}')
 [ "$free_mib" -ge "$need_mib" ] || fail "$dir has $free_mib MiB free, $need_mib MiB are needed"
-cd "$dir"
 local_url=file://$dir/local remote_url=file://$dir/remote
 tiers=(--local "$local_url" --remote "$remote_url")
 

@@ -22,6 +22,7 @@ warnings.filterwarnings("ignore")
 
 ONE_DISK = breakwater.ALLOW_NODE_LOCAL  # the disk of this machine stands for one that others see
 RUN = "bench"
+WAIT_S = 600  # for a save of Breakwater's; the others have no deadline of their own
 
 
 def flat(state, prefix=""):
@@ -226,7 +227,7 @@ class Breakwater(Way):
         save = self._checkpointer.save(step, state)
 
         def wait():
-            save.wait("committed")
+            save.wait("committed", WAIT_S)
             self.captured = save.stats()["capture_mode"], save.stats()["capture_why"]
             save.release()
 

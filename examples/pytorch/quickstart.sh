@@ -12,14 +12,9 @@
 set -euo pipefail
 export LC_ALL=C OMP_NUM_THREADS=1
 root=$(cd "$(dirname "$(readlink -f "$0")")/../.." && pwd)
-build=$root/build dir='' steps=60 every=10 launch_pid='' scratch=''
-
-say() { printf '\n== %s\n' "$*"; }
-
-fail() {
-    printf '\nquickstart: FAILED: %s\n' "$*" >&2
-    exit 1
-}
+build=$root/build dir='' steps=60 every=10 launch_pid=''
+# shellcheck source=examples/quickstart_common.sh
+. "$root/examples/quickstart_common.sh"
 
 # torchrun, and the ranks, which have sessions of their own.
 kill_launch() {
@@ -51,14 +46,7 @@ python=${TORCH_PYTHON:-$root/.venv-torch/bin/python3}
 command=$build/src/cli/breakwater
 [ -x "$command" ] || fail "$command does not exist; build first: ./dev build"
 [ -x "$python" ] || fail "$python does not exist"
-if [ -n "$dir" ]; then
-    mkdir -p "$dir" && dir=$(cd "$dir" && pwd)
-    [ -z "$(ls -A "$dir")" ] || fail "$dir is not empty"
-else
-    scratch=$(mktemp -d "${BW_TEST_DIR:-${TMPDIR:-/tmp}}/breakwater-quickstart.XXXXXX")
-    dir=$scratch
-fi
-cd "$dir"
+enter "$dir"
 
 # launch RANKS DIR STEPS: prints what the trainer prints, which also goes to log.
 launch() {
@@ -67,7 +55,18 @@ launch() {
     launch_pid=$!
 }
 
+# Of the launch, within ten minutes.
+await_end() {
+    local i
+    for ((i = 0; i < 6000; i++)); do
+        kill -0 "$launch_pid" 2>/dev/null || return 0
+        sleep 0.1
+    done
+    fail "the training does not end"
+}
+
 finish() {
+    await_end
     wait "$launch_pid" || { cat log errors >&2; fail "the training ended with an error"; }
     launch_pid=''
     grep -v '^step' log
@@ -110,6 +109,7 @@ say "told to end by SIGTERM, as a scheduler does: it saves once more"
 launch 2 told 100000
 await "^step $((every + 1)) "
 kill -TERM "$launch_pid"
+await_end
 wait "$launch_pid" || true # torchrun calls it a failure
 launch_pid=''
 last=$(sed -n 's/^ended with step \([0-9]*\).*/\1/p' log)
